@@ -104,8 +104,13 @@ STATEFUL_SET_POD_NAME = "statefulset.kubernetes.io/pod-name"
 CONTROLLER_REVISION_HASH = "controller-revision-hash"
 POD_INDEX = "apps.kubernetes.io/pod-index"
 JOB_COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+JOB_CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
+DEFAULT_STORAGE_CLASS = "storageclass.kubernetes.io/is-default-class"
+SERVICE_ACCOUNT_TOKEN = "kubernetes.io/service-account-token"
+SERVICE_ACCOUNT_NAME = "kubernetes.io/service-account.name"
+SERVICE_ACCOUNT_UID = "kubernetes.io/service-account.uid"
 
 
 # Names of objects that a job owns.

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hekla.api.names import MIRROR_POD
 from hekla.api.trees import Json
 from hekla.local.apiserver.auth import nodegraph
 from hekla.local.apiserver.auth.nodegraph import NodeGraph, references, volume_secrets
@@ -87,7 +88,7 @@ def test_followed_it_is_what_it_would_be_anew(seed: int, monkeypatch: pytest.Mon
 def test_a_mirror_names_nothing() -> None:
     tree = pod("m", secrets=["x"], later=[])
     assert ("secrets", "n", "x") in references(tree)
-    tree["metadata"]["annotations"] = {nodegraph.MIRROR: "1"}
+    tree["metadata"]["annotations"] = {MIRROR_POD: "1"}
     assert references(tree) == frozenset()
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hekla.api.names import JOB_COMPLETION_INDEX
 from hekla.api.text.times import stamp
 from hekla.local.controller_manager.pods import Pod
 from hekla.local.controller_manager.workloads.daemonset import plan as daemons
@@ -332,7 +333,7 @@ def job(status=None, **spec):
 
 
 def run(name, phase="Running", index=None, counted=False, failures=None, **more):
-    notes = {} if index is None else {indexes.INDEX: str(index)}
+    notes = {} if index is None else {JOB_COMPLETION_INDEX: str(index)}
     if failures is not None:
         notes[indexes.FAILURES] = str(failures)
     ended = {"ended": 0} if phase in ("Succeeded", "Failed") else {}

@@ -28,6 +28,7 @@ from hekla.api.kubernetes.discovery import ENDPOINT_SLICE
 from hekla.api.kubernetes.policy import POD_DISRUPTION_BUDGET
 from hekla.api.kubernetes.resource import RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, RESOURCE_SLICE
 from hekla.api.kubernetes.storage import STORAGE_CLASS
+from hekla.api.names import SERVICE_ACCOUNT_TOKEN
 from hekla.api.trees import Json
 from hekla.kube import notify
 from hekla.kube.cache import Cache
@@ -64,7 +65,6 @@ from hekla.local.controller_manager.signing import (
     SigningController,
 )
 from hekla.local.controller_manager.tokens import TOKEN_SECRETS, TokenSecretController, account_of
-from hekla.local.controller_manager.tokens import TYPE as TOKEN_SECRET_TYPE
 from hekla.local.controller_manager.volumes.claims import reserved_for
 from hekla.local.controller_manager.volumes.podclaims import (
     EphemeralVolumeController,
@@ -139,7 +139,7 @@ class Manager:
         secrets = Cache(
             client,
             TOKEN_SECRETS,
-            fields=f"type={TOKEN_SECRET_TYPE}",
+            fields=f"type={SERVICE_ACCOUNT_TOKEN}",
             indexes={"account": account_of},
         )
         nodes = Cache(client, NODES)

@@ -13,15 +13,12 @@ import msgspec
 
 from hekla.api.kinds import Kind
 from hekla.api.kubernetes.core import SECRET, SERVICE_ACCOUNT
+from hekla.api.names import SERVICE_ACCOUNT_NAME, SERVICE_ACCOUNT_UID
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
 from hekla.kube.controller import Controller
 from hekla.kube.errors import Conflict, NotFound
 from hekla.local.controller_manager.garbage import Owned
-
-TYPE = "kubernetes.io/service-account-token"
-ACCOUNT = "kubernetes.io/service-account.name"
-ACCOUNT_UID = "kubernetes.io/service-account.uid"
 
 
 class Metadata(msgspec.Struct, rename="camel", gc=False):
@@ -46,7 +43,7 @@ TOKEN_SECRETS: Kind[TokenSecret] = Kind(
 def account_of(secret: TokenSecret) -> list[str]:
     """Index of token Secrets by their account."""
     meta = secret.metadata
-    return [f"{meta.namespace}/{meta.annotations.get(ACCOUNT, '')}"]
+    return [f"{meta.namespace}/{meta.annotations.get(SERVICE_ACCOUNT_NAME, '')}"]
 
 
 class TokenSecretController(Controller):
@@ -77,15 +74,17 @@ class TokenSecretController(Controller):
         meta = secret.metadata
         account = self.accounts.get(account_of(secret)[0])
         if account is not None and account.metadata.uid == meta.annotations.get(
-            ACCOUNT_UID, account.metadata.uid
+            SERVICE_ACCOUNT_UID, account.metadata.uid
         ):
             return None
         with suppress(NotFound):
             fresh = await self.client.get(
-                SERVICE_ACCOUNT.untyped, meta.annotations.get(ACCOUNT, ""), meta.namespace
+                SERVICE_ACCOUNT.untyped,
+                meta.annotations.get(SERVICE_ACCOUNT_NAME, ""),
+                meta.namespace,
             )
             if fresh["metadata"]["uid"] == meta.annotations.get(
-                ACCOUNT_UID, fresh["metadata"]["uid"]
+                SERVICE_ACCOUNT_UID, fresh["metadata"]["uid"]
             ):
                 return None  # the account exists; the cache was late
         with suppress(NotFound, Conflict):

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from hekla.api.names import MIRROR_POD
 from hekla.api.trees import Json
 from hekla.local.apiserver.admission.attributes import Attributes
 from hekla.local.apiserver.admission.certificates import subject_of
 from hekla.local.apiserver.auth.access import Access
 from hekla.local.apiserver.auth.authorization import Authorizer
-from hekla.local.apiserver.auth.nodegraph import MIRROR, config_maps_of, secrets_of
+from hekla.local.apiserver.auth.nodegraph import config_maps_of, secrets_of
 from hekla.local.apiserver.auth.nodes import LEASES
 from hekla.local.apiserver.objects.encoding.go_text import quoted
 from hekla.local.apiserver.request.status import Refusal, forbidden, not_found
@@ -122,8 +123,8 @@ class NodeRestriction:
             raise refused(attributes, why)
         pod = attributes.object or {}
         metadata, spec = pod["metadata"], pod.get("spec") or {}
-        if MIRROR not in (metadata.get("annotations") or {}):
-            why = f"pod does not have {quoted(MIRROR)} annotation, node {quoted(node)} can only create mirror pods"
+        if MIRROR_POD not in (metadata.get("annotations") or {}):
+            why = f"pod does not have {quoted(MIRROR_POD)} annotation, node {quoted(node)} can only create mirror pods"
             raise refused(attributes, why)
         if spec.get("nodeName") != node:
             raise refused(

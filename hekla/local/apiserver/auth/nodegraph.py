@@ -12,13 +12,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from hekla.api.names import MIRROR_POD
 from hekla.api.trees import Json
 from hekla.local.apiserver.storage.registry import Registry
 from hekla.local.apiserver.storage.store import Event, Row
 
 Reference = tuple[str, str, str]
 """(plural, namespace, name)"""
-MIRROR = "kubernetes.io/config.mirror"
 CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
 FIELDS_AFTER_BINDING = (
     b'"ephemeralContainers"',
@@ -184,7 +184,7 @@ def references(pod: Json) -> frozenset[Reference]:
     """What a pod refers to. A mirror pod refers to nothing, because a node must not get rights by
     creating pods."""
     metadata, spec = pod["metadata"], pod.get("spec") or {}
-    if MIRROR in (metadata.get("annotations") or {}):
+    if MIRROR_POD in (metadata.get("annotations") or {}):
         return frozenset()
     namespace = metadata["namespace"]
     names: set[tuple[str, str]] = {("serviceaccounts", spec.get("serviceAccountName") or "")}

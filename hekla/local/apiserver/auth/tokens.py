@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
     encode_dss_signature,
 )
 
+from hekla.api.names import SERVICE_ACCOUNT_NAME, SERVICE_ACCOUNT_TOKEN, SERVICE_ACCOUNT_UID
 from hekla.api.text.fieldrules import Errors
 from hekla.api.text.times import instant, stamp
 from hekla.api.trees import Json
@@ -32,10 +33,7 @@ from hekla.local.apiserver.storage.registry import Registry
 from hekla.local.apiserver.storage.store import encode
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
-ACCOUNT_TOKEN = "kubernetes.io/service-account-token"
 """The type of Secrets with a token that does not expire."""
-ACCOUNT_NAME = "kubernetes.io/service-account.name"
-ACCOUNT_UID = "kubernetes.io/service-account.uid"
 INVALID_SINCE = "kubernetes.io/legacy-token-invalid-since"
 DELETION_MARK = b'"deletionTimestamp":'
 LEEWAY = 60.0
@@ -187,12 +185,15 @@ class Tokens:
         )
         secret: Json = row.tree() if row is not None and DELETION_MARK not in row.data else {}
         kept = (secret.get("data") or {}).get("token") or ""
-        if secret.get("type") != ACCOUNT_TOKEN or not hmac.compare_digest(
+        if secret.get("type") != SERVICE_ACCOUNT_TOKEN or not hmac.compare_digest(
             base64.b64decode(kept), token.encode()
         ):
             raise LookupError("the token's secret is gone")
         annotations = secret["metadata"].get("annotations") or {}
-        if (annotations.get(ACCOUNT_NAME), annotations.get(ACCOUNT_UID)) != (name, uid):
+        if (annotations.get(SERVICE_ACCOUNT_NAME), annotations.get(SERVICE_ACCOUNT_UID)) != (
+            name,
+            uid,
+        ):
             raise LookupError("the secret is for another account")
         if (secret["metadata"].get("labels") or {}).get(INVALID_SINCE):
             raise LookupError("the token was marked as invalid")
@@ -211,14 +212,14 @@ class Tokens:
         """Add token, CA certificate and namespace to a new Secret of type service-account-token."""
         secret = attributes.object
         assert secret is not None
-        if secret.get("type") != ACCOUNT_TOKEN:
+        if secret.get("type") != SERVICE_ACCOUNT_TOKEN:
             return
         annotations = secret["metadata"].get("annotations") or {}
-        name, namespace = annotations.get(ACCOUNT_NAME), attributes.namespace
+        name, namespace = annotations.get(SERVICE_ACCOUNT_NAME), attributes.namespace
         account = self.registry["serviceaccounts"].collection.newest(f"{namespace}/{name}")
         if account is None or attributes.call.dry_run or not secret["metadata"].get("name"):
             return
-        annotations[ACCOUNT_UID] = account.uid
+        annotations[SERVICE_ACCOUNT_UID] = account.uid
         claims = {
             "iss": LEGACY_ISSUER,
             LEGACY_CLAIM + "namespace": namespace,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable, Collection
 
+from hekla.api.names import JOB_CONTROLLER_UID
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects.defaults import DEFAULTS
 from hekla.local.apiserver.objects.defaults.pod import first_status
@@ -174,7 +175,7 @@ def _namespace(tree: Json) -> None:
 
 
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
-_JOB_LABELS = ("batch.kubernetes.io/controller-uid", "controller-uid")
+_JOB_LABELS = (JOB_CONTROLLER_UID, "controller-uid")
 _JOB_NAMES = ("batch.kubernetes.io/job-name", "job-name")
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
+from hekla.api.names import ARCH, OS, REGION, ZONE
 from hekla.api.text.fielderrors import shown
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
@@ -21,10 +22,10 @@ Warnings = Callable[[Json, Json | None], list[str]]
 """(new, old or None) -> texts"""
 
 DEPRECATED_LABELS = {
-    "beta.kubernetes.io/arch": ("v1.14", "kubernetes.io/arch"),
-    "beta.kubernetes.io/os": ("v1.14", "kubernetes.io/os"),
-    "failure-domain.beta.kubernetes.io/region": ("v1.17", "topology.kubernetes.io/region"),
-    "failure-domain.beta.kubernetes.io/zone": ("v1.17", "topology.kubernetes.io/zone"),
+    "beta.kubernetes.io/arch": ("v1.14", ARCH),
+    "beta.kubernetes.io/os": ("v1.14", OS),
+    "failure-domain.beta.kubernetes.io/region": ("v1.17", REGION),
+    "failure-domain.beta.kubernetes.io/zone": ("v1.17", ZONE),
     "beta.kubernetes.io/instance-type": ("v1.17", "node.kubernetes.io/instance-type"),
 }
 DEPRECATED_ANNOTATIONS = {

@@ -10,11 +10,11 @@ import msgspec
 
 from hekla.api.kinds import Kind
 from hekla.api.kubernetes.core import NODE
+from hekla.api.names import HOSTNAME, ZONE
 from hekla.api.trees import Json
 from hekla.local.controller_manager.pods import shared
 
-ZONE = "topology.kubernetes.io/zone"
-KEPT_LABELS = (ZONE, "kubernetes.io/hostname")
+KEPT_LABELS = (ZONE, HOSTNAME)
 TTL = "node.alpha.kubernetes.io/ttl"
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 
 from hekla.api.kubernetes.claims import PERSISTENT_VOLUME_CLAIM
+from hekla.api.names import SELECTED_NODE
 from hekla.api.trees import Json
 from hekla.kube.cache import Cache
 from hekla.kube.events import Recorder, Severity
@@ -105,7 +106,7 @@ class ClaimBinder:
                 claim, {"spec": {"storageClassName": default["metadata"]["name"]}}
             )
             return
-        if waits and claims.SELECTED_NODE not in claims.notes(claim):
+        if waits and SELECTED_NODE not in claims.notes(claim):
             self._tell(
                 claim,
                 "WaitForFirstConsumer",

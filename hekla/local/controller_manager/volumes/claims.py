@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from hekla.api.names import DEFAULT_STORAGE_CLASS
 from hekla.api.text.quantity import whole
 from hekla.api.trees import Json
 from hekla.local.controller_manager.pods import matches
@@ -12,13 +13,11 @@ from hekla.local.controller_manager.pods import matches
 BOUND_BY_US = "pv.kubernetes.io/bound-by-controller"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
-SELECTED_NODE = "volume.kubernetes.io/selected-node"
 PROVISIONERS = (
     "volume.kubernetes.io/storage-provisioner",
     "volume.beta.kubernetes.io/storage-provisioner",
 )
 OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
-DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 
 
@@ -58,7 +57,7 @@ def without_class(claim: Json) -> bool:
 def default_class(classes: Iterable[Json]) -> Json | None:
     """The default class: the youngest of those that are marked as default, by name where they are
     equally old."""
-    marked = [one for one in classes if notes(one).get(DEFAULT_CLASS) == "true"]
+    marked = [one for one in classes if notes(one).get(DEFAULT_STORAGE_CLASS) == "true"]
     by_name = sorted(marked, key=lambda one: str(one["metadata"]["name"]))
     return max(
         by_name, key=lambda one: str(one["metadata"].get("creationTimestamp", "")), default=None

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from hekla.api.kubernetes.claims import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
 from hekla.api.kubernetes.storage import STORAGE_CLASS
+from hekla.api.names import DEFAULT_STORAGE_CLASS, HOSTNAME, SELECTED_NODE
 from hekla.api.trees import Json
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
@@ -89,7 +90,7 @@ class Provisioner(Controller):
             "kind": "StorageClass",
             "provisioner": PROVISIONER,
             "reclaimPolicy": "Delete",
-            "metadata": {"name": CLASS, "annotations": {claims.DEFAULT_CLASS: "true"}},
+            "metadata": {"name": CLASS, "annotations": {DEFAULT_STORAGE_CLASS: "true"}},
             "volumeBindingMode": "WaitForFirstConsumer",
             "allowVolumeExpansion": True,
         }
@@ -125,7 +126,7 @@ class Provisioner(Controller):
 
     async def provide(self, claim: Json, made: Json) -> None:
         """Makes directory and volume for a claim whose time has come."""
-        node = claims.notes(claim).get(claims.SELECTED_NODE, "")
+        node = claims.notes(claim).get(SELECTED_NODE, "")
         if made.get("volumeBindingMode") == "WaitForFirstConsumer" and not node:
             return
         meta = claim["metadata"]
@@ -251,10 +252,6 @@ def volume_of(claim: Json, made: Json, path: Path, node: str) -> Json:
     if made.get("mountOptions"):
         body["spec"]["mountOptions"] = made["mountOptions"]
     if node and "ReadWriteMany" not in spec.get("accessModes", ()):
-        term = {
-            "matchExpressions": [
-                {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
-            ]
-        }
+        term = {"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": [node]}]}
         body["spec"]["nodeAffinity"] = {"required": {"nodeSelectorTerms": [term]}}
     return body

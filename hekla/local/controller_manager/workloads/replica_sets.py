@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from hekla.api.kubernetes.apps import DEPLOYMENT, REPLICA_SET
+from hekla.api.names import LAST_APPLIED
 from hekla.api.trees import Json
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
@@ -30,7 +31,7 @@ OWN_ANNOTATIONS = {
     HISTORY,
     DESIRED,
     MAXIMUM,
-    "kubectl.kubernetes.io/last-applied-configuration",
+    LAST_APPLIED,
     "deprecated.deployment.rollback.to",
 }
 """Annotations of a deployment that are not copied to its ReplicaSets."""

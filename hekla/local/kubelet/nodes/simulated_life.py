@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from hekla.api.names import JOB_CONTROLLER_UID
 from hekla.api.text.durations import seconds as go_seconds
 
 START_DELAY = "pod-ready.stage.kwok.x-k8s.io/delay"
@@ -29,9 +30,6 @@ FAILURE_REASON = f"{FAILURE}/reason"
 FAILURE_MESSAGE = f"{FAILURE}/message"
 FAILURE_CONTAINER = f"{FAILURE}/container-name"
 FAILURE_JITTER = f"{FAILURE}/jitter-delay"
-
-JOB = "batch.kubernetes.io/controller-uid"
-"""The label of the pods of a batch/v1 Job, which are made to end: KWOK too lets them complete."""
 
 RESTING = re.compile(r"(?:^|/)(?:pause|agnhost)(?:[:@]|$)")
 """Images that do nothing until they are stopped."""
@@ -112,7 +110,8 @@ def plan(
     for command in commands:
         said = meaning(command)
         if said is None:
-            return Plan(delay, 0.0 if JOB in labels and not rests else None)
+            # KWOK too lets the pods of a batch/v1 Job complete.
+            return Plan(delay, 0.0 if JOB_CONTROLLER_UID in labels and not rests else None)
         longest, worst = max(longest, said[0]), worst or said[1]
     return Plan(delay, longest, worst)
 

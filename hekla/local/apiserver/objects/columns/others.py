@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import zip_longest
 from typing import Any
 
+from hekla.api.names import DEFAULT_STORAGE_CLASS
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects.columns.cells import (
     AGE,
@@ -24,13 +25,12 @@ from hekla.local.apiserver.objects.columns.cells import (
 )
 
 RBAC = "rbac.authorization.k8s.io"
-_DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 
 def _class_name(tree: Json, _now: float) -> str:
     name = str(at(tree, "metadata", "name"))
     annotations = at(tree, "metadata", "annotations") or {}
-    return f"{name} (default)" if annotations.get(_DEFAULT_CLASS) == "true" else name
+    return f"{name} (default)" if annotations.get(DEFAULT_STORAGE_CLASS) == "true" else name
 
 
 def _truth(*path: str) -> Cell:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hekla.api.names import NAMESPACE_NAME
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects.defaults.workloads import fill
 
@@ -10,7 +11,7 @@ def _namespace(tree: Json) -> None:
     name = tree.get("metadata", {}).get("name")
     if name:
         labels = tree["metadata"].setdefault("labels", {})
-        labels["kubernetes.io/metadata.name"] = name
+        labels[NAMESPACE_NAME] = name
     status = tree.setdefault("status", {})
     if not status.get("phase"):
         status["phase"] = "Active"

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from hekla.api.names import LAST_APPLIED
 from hekla.api.text.times import instant
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects.merging import fieldsets, merging
@@ -24,7 +25,6 @@ APPLY, UPDATE = "Apply", "Update"
 MOST_UPDATERS = 10
 ANCIENT_CHANGES = "ancient-changes"
 BEFORE_FIRST_APPLY = "before-first-apply"
-LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 KUBECTL = "kubectl"
 
 SERVER_SET: Tree = {

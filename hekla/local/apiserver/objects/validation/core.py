@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import b64decode
 from collections.abc import Callable, Collection, Hashable
 
+from hekla.api.names import SERVICE_ACCOUNT_NAME, SERVICE_ACCOUNT_TOKEN
 from hekla.api.text import addresses
 from hekla.api.text.fielderrors import forbidden, required
 from hekla.api.text.fieldrules import Errors, label_key
@@ -60,7 +61,6 @@ _SECRET_KEYS = {
     "kubernetes.io/dockercfg": (".dockercfg",),
     "kubernetes.io/ssh-auth": ("ssh-privatekey",),
 }
-_ACCOUNT_ANNOTATION = "kubernetes.io/service-account.name"
 
 
 def secret(tree: Json) -> Errors:
@@ -84,10 +84,10 @@ def secret(tree: Json) -> Errors:
     ):
         if kind == type and key in data and (why := _no_json(data[key])):
             errors.invalid(f"data[{key}]", "<secret contents redacted>", why)
-    if kind == "kubernetes.io/service-account-token":
+    if kind == SERVICE_ACCOUNT_TOKEN:
         annotations = (tree.get("metadata") or {}).get("annotations") or {}
-        if not annotations.get(_ACCOUNT_ANNOTATION):
-            errors.required(f"metadata.annotations[{_ACCOUNT_ANNOTATION}]")
+        if not annotations.get(SERVICE_ACCOUNT_NAME):
+            errors.required(f"metadata.annotations[{SERVICE_ACCOUNT_NAME}]")
     return errors
 
 

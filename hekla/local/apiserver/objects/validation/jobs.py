@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from hekla.api.names import JOB_CONTROLLER_UID
 from hekla.api.text import addresses
 from hekla.api.text.fielderrors import required
 from hekla.api.text.fieldrules import Errors, label_key, not_negative, one_of, selector
@@ -288,7 +289,7 @@ def _indexes(text: str, completions: int) -> tuple[int, str]:
 _OWNER_LABELS = (
     ("controller-uid", "uid"),
     ("job-name", "name"),
-    ("batch.kubernetes.io/controller-uid", "uid"),
+    (JOB_CONTROLLER_UID, "uid"),
     ("batch.kubernetes.io/job-name", "name"),
 )
 """The labels that the server gives the pods of a job: label -> field of the job's metadata."""

@@ -12,6 +12,7 @@ from contextlib import suppress
 
 from hekla.api.kubernetes import core
 from hekla.api.kubernetes.batch import JOB
+from hekla.api.names import JOB_COMPLETION_INDEX
 from hekla.api.text.times import instant
 from hekla.api.trees import Json
 from hekla.kube.cache import Cache
@@ -24,7 +25,6 @@ from hekla.local.controller_manager.pods import HOLDER, Pod
 from hekla.local.controller_manager.workloads.job.indexes import (
     FAILURES,
     IGNORED_FAILURES,
-    INDEX,
     failures_of,
     ignored_failures_of,
     with_variable,
@@ -120,11 +120,11 @@ class JobController(Controller):
         if index is None:
             return body
         meta, name = body["metadata"], job["metadata"]["name"]
-        notes = {INDEX: str(index)}
+        notes = {JOB_COMPLETION_INDEX: str(index)}
         if job["spec"].get("backoffLimitPerIndex") is not None:
             notes |= failure_notes(job, replaced.get(index))
         meta["annotations"] = {**meta.get("annotations", {}), **notes}
-        meta["labels"] = {**meta.get("labels", {}), INDEX: str(index)}
+        meta["labels"] = {**meta.get("labels", {}), JOB_COMPLETION_INDEX: str(index)}
         ending = f"-{index}-"
         meta["generateName"] = f"{name[: LONGEST_PREFIX - len(ending)]}{ending}"
         body["spec"] = {**with_variable(body["spec"]), "hostname": f"{name}-{index}"}

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from hekla.api.names import JOB_COMPLETION_INDEX
 from hekla.api.trees import Json
 from hekla.local.controller_manager.pods import Pod
 
-INDEX = "batch.kubernetes.io/job-completion-index"
 FAILURES = "batch.kubernetes.io/job-index-failure-count"
 IGNORED_FAILURES = "batch.kubernetes.io/job-index-ignored-failure-count"
 VARIABLE = "JOB_COMPLETION_INDEX"
@@ -38,7 +38,7 @@ def text_of(indexes: Iterable[int]) -> str:
 
 
 def index_of(pod: Pod) -> int | None:
-    text = pod.metadata.annotations.get(INDEX, "")
+    text = pod.metadata.annotations.get(JOB_COMPLETION_INDEX, "")
     return int(text) if text.isascii() and text.isdigit() else None
 
 
@@ -66,7 +66,7 @@ def first_free(count: int, completions: int, taken: Collection[int]) -> list[int
 
 def with_variable(spec: Json) -> Json:
     """The pod spec whose containers are told their index."""
-    source = {"fieldRef": {"fieldPath": f"metadata.labels['{INDEX}']"}}
+    source = {"fieldRef": {"fieldPath": f"metadata.labels['{JOB_COMPLETION_INDEX}']"}}
     changed = dict(spec)
     for field in ("containers", "initContainers"):
         if spec.get(field):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+from hekla.api.names import POD_INDEX, STATEFUL_SET_POD_NAME
 from hekla.api.trees import Json
 from hekla.local.controller_manager.workloads.revisions import HASH_LABEL
-
-NAME_LABEL = "statefulset.kubernetes.io/pod-name"
-INDEX_LABEL = "apps.kubernetes.io/pod-index"
 
 
 def ordinal_of(stateful_set: str, pod: str) -> int:
@@ -55,7 +53,7 @@ def pod_spec(stateful_set: Json, spec: Json, pod: str) -> Json:
 
 
 def labels_of(pod: str, ordinal: int) -> dict[str, str]:
-    return {NAME_LABEL: pod, INDEX_LABEL: str(ordinal)}
+    return {STATEFUL_SET_POD_NAME: pod, POD_INDEX: str(ordinal)}
 
 
 def pod_metadata(template: Json, pod: str, ordinal: int, revision: str) -> Json:
