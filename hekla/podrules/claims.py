@@ -67,11 +67,8 @@ def _data_source(source: Tree, path: str, found: Errors) -> None:
             found.required(f"{path}.{name}")
     group = source.get("apiGroup") or ""
     if not group and source.get("kind") != "PersistentVolumeClaim":
-        found.invalid(
-            path,
-            source.get("kind", ""),
-            "must be 'PersistentVolumeClaim' when referencing the default apiGroup",
-        )
+        why = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
+        found.invalid(path, source.get("kind", ""), why)
     if group:
         found.malformed(f"{path}.apiGroup", group, dns_subdomain(group))
 

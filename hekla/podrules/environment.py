@@ -112,11 +112,8 @@ def own_field(body: Tree, allowed: tuple[str, ...], path: str, found: Errors) ->
         )
     elif subscript is not None:
         if subscript[1] not in ("metadata.annotations", "metadata.labels"):
-            found.invalid(
-                where,
-                text,
-                f"error converting fieldPath: field label does not support subscript: {text}",
-            )
+            why = f"error converting fieldPath: field label does not support subscript: {text}"
+            found.invalid(where, text, why)
             return
         key = subscript[2].lower() if subscript[1] == "metadata.annotations" else subscript[2]
         found.malformed(path, key, label_key(key))
@@ -153,11 +150,8 @@ def resource(body: Tree, path: str, found: Errors, *, in_volume: bool = False) -
     choices = CPU_DIVISORS if kind == "cpu" else BYTE_DIVISORS
     if kind and str(given) not in choices:
         listed = " and ".join(choices) if kind == "cpu" else ", ".join(choices)
-        found.invalid(
-            f"{path}.divisor",
-            name,
-            f"only divisor's values {listed} are supported with the {kind} resource",
-        )
+        why = f"only divisor's values {listed} are supported with the {kind} resource"
+        found.invalid(f"{path}.divisor", name, why)
 
 
 def _key(body: Tree, path: str, found: Errors) -> None:

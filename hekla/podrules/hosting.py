@@ -35,10 +35,8 @@ def lookups(config: Tree | None, policy: Any, path: str, options: Options, found
         found.required(path, "must provide `dnsConfig` when `dnsPolicy` is None")
         return
     if policy == "None" and not servers:
-        found.required(
-            f"{path}.nameservers",
-            "must provide at least one DNS nameserver when `dnsPolicy` is None",
-        )
+        why = "must provide at least one DNS nameserver when `dnsPolicy` is None"
+        found.required(f"{path}.nameservers", why)
         return
     if len(servers) > MOST_SERVERS:
         found.invalid(

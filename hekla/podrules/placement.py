@@ -87,10 +87,8 @@ def _node_fields(wanted: Tree, path: str, found: Errors) -> None:
     if operator not in ("In", "NotIn"):
         found.invalid(f"{path}.operator", operator, "not a valid selector operator")
     elif len(values) != 1:
-        found.required(
-            f"{path}.values",
-            "must be only one value when `operator` is 'In' or 'NotIn' for node field selector",
-        )
+        why = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
+        found.required(f"{path}.values", why)
     if key != "metadata.name":
         found.invalid(f"{path}.key", key, "not a valid field selector key")
         return
@@ -138,11 +136,8 @@ def label_keys(term: Tree, path: str, found: Errors) -> None:
         said.add(key)
     for position, key in enumerate(wanted):
         if key in unwanted:
-            found.invalid(
-                f"{path}.matchLabelKeys[{position}]",
-                key,
-                "exists in both matchLabelKeys and mismatchLabelKeys",
-            )
+            why = "exists in both matchLabelKeys and mismatchLabelKeys"
+            found.invalid(f"{path}.matchLabelKeys[{position}]", key, why)
 
 
 def _former_label_keys(constraint: Tree, path: str, found: Errors) -> None:
@@ -174,11 +169,8 @@ def tolerations(values: list[Tree], path: str, found: Errors) -> None:
             why = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
             found.invalid(f"{where}.operator", operator, why)
         if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
-            found.invalid(
-                f"{where}.effect",
-                effect,
-                "effect must be 'NoExecute' when `tolerationSeconds` is set",
-            )
+            why = "effect must be 'NoExecute' when `tolerationSeconds` is set"
+            found.invalid(f"{where}.effect", effect, why)
         if operator in ("", "Equal"):
             reasons = label_value(value)
             if reasons:

@@ -23,11 +23,8 @@ _is_cost = re.compile(r"-?(?:0|[1-9][0-9]*)").fullmatch
 
 def annotated(given: Tree, spec: Tree, path: str, found: Errors) -> None:
     if STATIC in given and not spec.get("nodeName"):
-        found.invalid(
-            f"{path}[{STATIC}]",
-            given[STATIC],
-            "must set spec.nodeName if mirror pod annotation is set",
-        )
+        why = "must set spec.nodeName if mirror pod annotation is set"
+        found.invalid(f"{path}[{STATIC}]", given[STATIC], why)
     cost = given.get(DELETION_COST)
     if cost is not None and not (_is_cost(cost) and -(2**31) <= int(cost[:20]) < 2**31):
         found.invalid(f"{path}[{DELETION_COST}]", cost, "must be a 32bit integer")

@@ -81,11 +81,8 @@ def _downward_items(items: Iterable[Tree], path: str, found: Errors) -> None:
         if field is not None:
             environment.own_field(field, OWN_FIELDS, f"{path}.fieldRef", found)
             if resource is not None:
-                found.invalid(
-                    path,
-                    "resource",
-                    "fieldRef and resourceFieldRef can not be specified simultaneously",
-                )
+                why = "fieldRef and resourceFieldRef can not be specified simultaneously"
+                found.invalid(path, "resource", why)
         elif resource is not None:
             environment.resource(resource, f"{path}.resourceFieldRef", found, in_volume=True)
         else:
@@ -164,11 +161,8 @@ def _token(body: Tree, path: str, files: _Files, found: Errors) -> None:
             f"{path}.expirationSeconds", lasts, "may not specify a duration less than 10 minutes"
         )
     if lasts > LONGEST_TOKEN:
-        found.invalid(
-            f"{path}.expirationSeconds",
-            lasts,
-            "may not specify a duration larger than 2^32 seconds",
-        )
+        why = "may not specify a duration larger than 2^32 seconds"
+        found.invalid(f"{path}.expirationSeconds", lasts, why)
     _file(body.get("path") or "", f"{files.path}.path", found)
 
 
@@ -185,11 +179,8 @@ def _trust(body: Tree, path: str, files: _Files, found: Errors) -> None:
             for reason in _bundle_reasons(name)
         ]
         if body.get("labelSelector") is not None:
-            found.invalid(
-                f"{path}.labelSelector",
-                body["labelSelector"],
-                "labelSelector must be unset if name is specified",
-            )
+            why = "labelSelector must be unset if name is specified"
+            found.invalid(f"{path}.labelSelector", body["labelSelector"], why)
     elif signer is not None:
         if not signer:
             found.required(f"{path}.signerName", "must be a valid signer name")
@@ -219,11 +210,8 @@ def _certificate(body: Tree, path: str, files: _Files, found: Errors) -> None:
         why = f"if provided, maxExpirationSeconds must be >= {SHORTEST_CERTIFICATE}"
         found.invalid(f"{path}.maxExpirationSeconds", lasts, why)
     if lasts is not None and lasts > longest:
-        found.invalid(
-            f"{path}.maxExpirationSeconds",
-            lasts,
-            f"if provided, maxExpirationSeconds must be <= {longest}",
-        )
+        why = f"if provided, maxExpirationSeconds must be <= {longest}"
+        found.invalid(f"{path}.maxExpirationSeconds", lasts, why)
     given = [field for field in CERTIFICATE_FILES if body.get(field)]
     for field in given:
         unreserved(body[field], f"{path}.{field}", found)

@@ -188,11 +188,8 @@ def _against_limit(
     elif not overcommit and request != limit:
         found.invalid(f"{path}.requests", str(request), f"must be equal to {name} limit of {limit}")
     elif request > limit:
-        found.invalid(
-            f"{path}.requests",
-            str(request),
-            f"must be less than or equal to {name} limit of {limit}",
-        )
+        why = f"must be less than or equal to {name} limit of {limit}"
+        found.invalid(f"{path}.requests", str(request), why)
 
 
 MOST_NAMED = 100
@@ -246,17 +243,13 @@ def pod_claims(claims: Iterable[Tree], path: str, found: Errors) -> None:
             seen.add(name)
         given = [form for form in _CLAIM_FORMS if claim.get(form) is not None]
         if len(given) == len(_CLAIM_FORMS):
-            found.invalid(
-                where,
-                claim,
-                "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified",
+            why = (
+                "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
             )
+            found.invalid(where, claim, why)
         elif not given:
-            found.invalid(
-                where,
-                claim,
-                "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
-            )
+            why = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+            found.invalid(where, claim, why)
         for form in given:
             found.malformed(f"{where}.{form}", claim[form], dns_subdomain(claim[form]))
 

@@ -160,11 +160,8 @@ def _sysctls(entries: list[Tree], spec: Tree, path: str, found: Errors) -> None:
         if not name:
             found.required(where)
         elif len(name) > LONGEST_SYSCTL or _is_sysctl(name) is None:
-            found.invalid(
-                where,
-                name,
-                f"must have at most {LONGEST_SYSCTL} characters and match regex {SYSCTL}",
-            )
+            why = f"must have at most {LONGEST_SYSCTL} characters and match regex {SYSCTL}"
+            found.invalid(where, name, why)
         elif name in seen:
             found.duplicate(where, name)
         seen.add(name)

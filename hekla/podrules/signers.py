@@ -25,11 +25,8 @@ def signer_name(name: str, path: str, found: Errors) -> None:
         return
     domain, slash, rest = name.partition("/")
     if not slash or "/" in rest:
-        found.invalid(
-            path,
-            name,
-            "must be a fully qualified domain and path of the form 'example.com/signer-name'",
-        )
+        why = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
+        found.invalid(path, name, why)
         return
     if len(domain) > LONGEST_DOMAIN:
         found.too_long(path, LONGEST_DOMAIN)

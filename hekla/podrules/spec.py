@@ -137,11 +137,8 @@ def _names(spec: Tree, path: str, found: Errors) -> None:
             found.malformed(f"{path}.{field}", spec[field], _subdomain(spec[field]))
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= LARGEST_DEADLINE:
-        found.invalid(
-            f"{path}.activeDeadlineSeconds",
-            deadline,
-            f"must be between 1 and {LARGEST_DEADLINE}, inclusive",
-        )
+        why = f"must be between 1 and {LARGEST_DEADLINE}, inclusive"
+        found.invalid(f"{path}.activeDeadlineSeconds", deadline, why)
     for field in ("hostname", "subdomain"):
         if spec.get(field):
             found.malformed(f"{path}.{field}", spec[field], dns_label(spec[field]))

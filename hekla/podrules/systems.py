@@ -61,16 +61,12 @@ def check(spec: Tree, path: str, found: Errors) -> None:
 
 def _linux(spec: Tree, path: str, found: Errors) -> None:
     if (spec.get("securityContext") or {}).get("windowsOptions") is not None:
-        found.forbidden(
-            f"{path}.securityContext.windowsOptions",
-            "windows options cannot be set for a linux pod",
-        )
+        why = "windows options cannot be set for a linux pod"
+        found.forbidden(f"{path}.securityContext.windowsOptions", why)
     for container, where in containers_of(spec, path):
         if (container.get("securityContext") or {}).get("windowsOptions") is not None:
-            found.forbidden(
-                f"{where}.securityContext.windowsOptions",
-                "windows options cannot be set for a linux pod",
-            )
+            why = "windows options cannot be set for a linux pod"
+            found.forbidden(f"{where}.securityContext.windowsOptions", why)
 
 
 def _windows(spec: Tree, path: str, found: Errors) -> None:
@@ -99,11 +95,8 @@ def windows_options(options: Tree, path: str, found: Errors) -> None:
         if not credentials:
             found.invalid(where, credentials, "gmsaCredentialSpec cannot be an empty string")
         elif len(credentials.encode()) > LARGEST_CREDENTIALS * 1024:
-            found.invalid(
-                where,
-                credentials,
-                f"gmsaCredentialSpec size must be under {LARGEST_CREDENTIALS} KiB",
-            )
+            why = f"gmsaCredentialSpec size must be under {LARGEST_CREDENTIALS} KiB"
+            found.invalid(where, credentials, why)
     if user is not None:
         found += [
             invalid(f"{path}.runAsUserName", user, f"runAsUserName{reason}")

@@ -210,10 +210,8 @@ def _quobyte(body: Tree, path: str, options: Options, found: Errors) -> None:
     if not registry:
         found.required(f"{path}.registry", ADDRESSES)
     elif len(body.get("tenant") or "") > LONGEST_TENANT:
-        found.required(
-            f"{path}.tenant",
-            f"must be a UUID and may not exceed a length of {LONGEST_TENANT} characters",
-        )
+        why = f"must be a UUID and may not exceed a length of {LONGEST_TENANT} characters"
+        found.required(f"{path}.tenant", why)
     else:
         found += [
             invalid(f"{path}.registry", registry, ADDRESSES)

@@ -212,11 +212,8 @@ def check_declarations(
             why = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelated}"
             errors.invalid(f"{where}.rule", rule["rule"], why)
         elif not uses_old and rule.get("optionalOldSelf") is not None:
-            errors.invalid(
-                f"{where}.optionalOldSelf",
-                rule["optionalOldSelf"],
-                "may not be set if oldSelf is not used in rule",
-            )
+            why = "may not be set if oldSelf is not used in rule"
+            errors.invalid(f"{where}.optionalOldSelf", rule["optionalOldSelf"], why)
 
 
 def _declaration_error(path: str, rule: Json, why: str) -> FieldError:

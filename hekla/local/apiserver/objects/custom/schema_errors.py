@@ -219,11 +219,8 @@ def _junctors(schema: Json, value: Any, path: str, errors: Errors) -> None:
                 if good == 0
                 else f". Found {good} valid alternatives"
             )
-            errors.invalid(
-                path,
-                value if not isinstance(value, (dict, list)) else "",
-                f'"{path}" must validate {words}{suffix}',
-            )
+            why = f'"{path}" must validate {words}{suffix}'
+            errors.invalid(path, value if not isinstance(value, (dict, list)) else "", why)
     if schema.get("not"):
         test = checker(schema["not"])
         if test is None or test(value):

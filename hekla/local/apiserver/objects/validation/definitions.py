@@ -68,11 +68,8 @@ def create(tree: Json) -> Errors:
         left = set(stored)
         for version in spec.get("versions") or ():
             if version.get("storage") and version.get("name") not in left:
-                errors.invalid(
-                    "status.storedVersions",
-                    stored,
-                    f"must have the storage version {version.get('name')}",
-                )
+                why = f"must have the storage version {version.get('name')}"
+                errors.invalid("status.storedVersions", stored, why)
             left.discard(version.get("name"))
     if is_protected_group(group):
         _approved(
@@ -110,11 +107,8 @@ def _conversion(webhook: Json | None, errors: Errors) -> None:
     if not versions:
         errors.required(f"{path}.conversionReviewVersions")
     elif not {"v1", "v1beta1"} & set(versions):
-        errors.invalid(
-            f"{path}.conversionReviewVersions",
-            list(versions),
-            "must include at least one of v1, v1beta1",
-        )
+        why = "must include at least one of v1, v1beta1"
+        errors.invalid(f"{path}.conversionReviewVersions", list(versions), why)
 
 
 def _names(given: Json, errors: Errors) -> None:
@@ -161,11 +155,8 @@ def _versions(versions: Any, errors: Errors) -> None:
         if not position:
             errors.malformed("spec.version", name, names.dns_1035_label(name))
         if name in seen:
-            errors.invalid(
-                "spec.versions",
-                [v.get("name") for v in versions],
-                "must contain unique version names",
-            )
+            why = "must contain unique version names"
+            errors.invalid("spec.versions", [v.get("name") for v in versions], why)
         seen.add(name)
         storage += bool(version.get("storage"))
         schema = (version.get("schema") or {}).get("openAPIV3Schema")
@@ -188,11 +179,8 @@ def _versions(versions: Any, errors: Errors) -> None:
                     why = f"should be a json path under {start[:-1]}"
                     errors.invalid(f"{path}.subresources.scale.{field}", text, why)
     if storage != 1:
-        errors.invalid(
-            "spec.versions",
-            [v.get("name") for v in versions],
-            "must have exactly one version marked as storage version",
-        )
+        why = "must have exactly one version marked as storage version"
+        errors.invalid("spec.versions", [v.get("name") for v in versions], why)
 
 
 def _column(column: Json, path: str, errors: Errors) -> None:
@@ -234,16 +222,11 @@ def structural(
         if schema.get(name):
             errors.forbidden(f"{path}.{name}", f"{name} is not supported")
     if schema.get("uniqueItems"):
-        errors.forbidden(
-            f"{path}.uniqueItems",
-            "uniqueItems cannot be set to true since the runtime complexity becomes quadratic",
-        )
+        why = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
+        errors.forbidden(f"{path}.uniqueItems", why)
     if "pattern" in schema and (why := pattern_error(schema["pattern"])):
-        errors.invalid(
-            f"{path}.pattern",
-            schema["pattern"],
-            f"must be a valid regular expression, but isn't: {why}",
-        )
+        why = f"must be a valid regular expression, but isn't: {why}"
+        errors.invalid(f"{path}.pattern", schema["pattern"], why)
     if "default" in schema and not root:
         errors += [
             error._replace(field=f"{path}.default{error.field}") for error in default_errors(schema)
@@ -262,10 +245,8 @@ def structural(
         errors.required(f"{path}.properties", why)
     _junctors(schema, path, errors)
     if properties and additional is not None and additional is not False:
-        errors.forbidden(
-            f"{path}.additionalProperties",
-            "additionalProperties and properties are mutual exclusive",
-        )
+        why = "additionalProperties and properties are mutual exclusive"
+        errors.forbidden(f"{path}.additionalProperties", why)
     for name, inner in (properties or {}).items():
         if root and name in ("apiVersion", "kind"):
             continue
@@ -340,10 +321,8 @@ def _root_metadata(schema: Json, path: str, errors: Errors) -> None:
     allowed = {"type", "properties", "description"}
     inner = set(schema.get("properties") or {})
     if set(schema) - allowed or inner - {"name", "generateName"}:
-        errors.forbidden(
-            path,
-            "must not specify anything other than name and generateName, but metadata is implicitly specified",
-        )
+        why = "must not specify anything other than name and generateName, but metadata is implicitly specified"
+        errors.forbidden(path, why)
 
 
 def _list_type(schema: Json, path: str, errors: Errors) -> None:
@@ -353,18 +332,13 @@ def _list_type(schema: Json, path: str, errors: Errors) -> None:
     if kind not in ("atomic", "map", "set"):
         errors.not_supported(f"{path}.x-kubernetes-list-type", kind, ("atomic", "map", "set"))
     elif schema.get("type") != "array":
-        errors.invalid(
-            f"{path}.type",
-            schema.get("type") or "",
-            "must be array if x-kubernetes-list-type is specified",
-        )
+        why = "must be array if x-kubernetes-list-type is specified"
+        errors.invalid(f"{path}.type", schema.get("type") or "", why)
     keys = schema.get("x-kubernetes-list-map-keys") or ()
     if kind == "map":
         if not keys:
-            errors.required(
-                f"{path}.x-kubernetes-list-map-keys",
-                "must not be empty if x-kubernetes-list-type is map",
-            )
+            why = "must not be empty if x-kubernetes-list-type is map"
+            errors.required(f"{path}.x-kubernetes-list-map-keys", why)
         if schema.get("items") is None:
             errors.required(f"{path}.items", "must have a schema if x-kubernetes-list-type is map")
         known = (schema.get("items") or {}).get("properties") or {}

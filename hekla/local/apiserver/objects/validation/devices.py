@@ -359,11 +359,8 @@ def _slice(spec: Json, before: Json | None, errors: Errors) -> None:
     pool = spec.get("pool") or {}
     _pool_name(pool.get("name") or "", "spec.pool.name", errors)
     if (pool.get("resourceSliceCount") or 0) <= 0:
-        errors.invalid(
-            "spec.pool.resourceSliceCount",
-            pool.get("resourceSliceCount") or 0,
-            "must be greater than zero",
-        )
+        why = "must be greater than zero"
+        errors.invalid("spec.pool.resourceSliceCount", pool.get("resourceSliceCount") or 0, why)
     if (pool.get("generation") or 0) < 0:
         errors.invalid(
             "spec.pool.generation", pool["generation"], "must be greater than or equal to zero"

@@ -110,11 +110,8 @@ def _indexed(spec: Json, path: str, errors: Errors) -> None:
             f"{path}.maxFailedIndexes", failed, "must be less than or equal to completions"
         )
     if failed is not None and failed > MAX_INDEXED_PARALLELISM:
-        errors.invalid(
-            f"{path}.maxFailedIndexes",
-            failed,
-            f"must be less than or equal to {MAX_INDEXED_PARALLELISM}",
-        )
+        why = f"must be less than or equal to {MAX_INDEXED_PARALLELISM}"
+        errors.invalid(f"{path}.maxFailedIndexes", failed, why)
     if (
         completions is None
         or completions <= COMPLETIONS_SOFT_LIMIT
@@ -125,22 +122,14 @@ def _indexed(spec: Json, path: str, errors: Errors) -> None:
         f"when completions are above {COMPLETIONS_SOFT_LIMIT} and used with backoff limit per index"
     )
     if failed is None:
-        errors.required(
-            f"{path}.maxFailedIndexes",
-            f"must be specified when completions is above {COMPLETIONS_SOFT_LIMIT}",
-        )
+        why = f"must be specified when completions is above {COMPLETIONS_SOFT_LIMIT}"
+        errors.required(f"{path}.maxFailedIndexes", why)
     if parallelism is not None and parallelism > PARALLELISM_LIMIT_FOR_HIGH_COMPLETIONS:
-        errors.invalid(
-            f"{path}.parallelism",
-            parallelism,
-            f"must be less than or equal to {PARALLELISM_LIMIT_FOR_HIGH_COMPLETIONS} {when}",
-        )
+        why = f"must be less than or equal to {PARALLELISM_LIMIT_FOR_HIGH_COMPLETIONS} {when}"
+        errors.invalid(f"{path}.parallelism", parallelism, why)
     if failed is not None and failed > FAILED_INDEXES_LIMIT_FOR_HIGH_COMPLETIONS:
-        errors.invalid(
-            f"{path}.maxFailedIndexes",
-            failed,
-            f"must be less than or equal to {FAILED_INDEXES_LIMIT_FOR_HIGH_COMPLETIONS} {when}",
-        )
+        why = f"must be less than or equal to {FAILED_INDEXES_LIMIT_FOR_HIGH_COMPLETIONS} {when}"
+        errors.invalid(f"{path}.maxFailedIndexes", failed, why)
 
 
 def _quoted(values: tuple[str, ...]) -> str:
@@ -309,11 +298,8 @@ def new_job(tree: Json) -> Errors:
     if spec.get("completionMode") == "Indexed" and completions:
         last = f"{meta.get('name') or ''}-{completions - 1}"
         if names.dns_label(last):
-            errors.invalid(
-                "metadata.name",
-                meta.get("name") or "",
-                f"will not able to create pod with invalid DNS label: {last}",
-            )
+            why = f"will not able to create pod with invalid DNS label: {last}"
+            errors.invalid("metadata.name", meta.get("name") or "", why)
     return errors
 
 
@@ -466,17 +452,11 @@ def cron_job(tree: Json, old: Json | None = None) -> Errors:
         if why:
             errors.invalid("spec.schedule", schedule, why)
         if "TZ" in schedule and "TZ" not in (before.get("schedule") or ""):
-            errors.invalid(
-                "spec.schedule",
-                schedule,
-                "cannot use TZ or CRON_TZ in schedule, use timeZone field instead",
-            )
+            why = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+            errors.invalid("spec.schedule", schedule, why)
         elif "TZ" in schedule and zone is not None:
-            errors.invalid(
-                "spec.schedule",
-                schedule,
-                "cannot use both timeZone field and TZ or CRON_TZ in schedule",
-            )
+            why = "cannot use both timeZone field and TZ or CRON_TZ in schedule"
+            errors.invalid("spec.schedule", schedule, why)
     not_negative(spec.get("startingDeadlineSeconds"), "spec.startingDeadlineSeconds", errors)
     if zone is not None and (old is None or zone != before.get("timeZone")):
         why = _zone_reason(zone)

@@ -128,11 +128,8 @@ def new_ingress(tree: Json) -> Errors:
     annotation = ((tree.get("metadata") or {}).get("annotations") or {}).get(_CLASS)
     name = (tree.get("spec") or {}).get("ingressClassName")
     if annotation is not None and name is not None and annotation != name:
-        errors.invalid(
-            f"annotations.{_CLASS}",
-            annotation,
-            "must match `ingressClassName` when both are specified",
-        )
+        why = "must match `ingressClassName` when both are specified"
+        errors.invalid(f"annotations.{_CLASS}", annotation, why)
     return errors
 
 

@@ -33,10 +33,10 @@ def priority_class(tree: Json) -> Errors:
             why = "priority class names with 'system-' prefix are reserved for system use only. error: "
             errors.forbidden("metadata.name", why + error)
     elif value > HIGHEST_USER_DEFINABLE_PRIORITY:
-        errors.forbidden(
-            "value",
-            f"maximum allowed value of a user defined priority is {HIGHEST_USER_DEFINABLE_PRIORITY}",
+        why = (
+            f"maximum allowed value of a user defined priority is {HIGHEST_USER_DEFINABLE_PRIORITY}"
         )
+        errors.forbidden("value", why)
     one_of(
         tree.get("preemptionPolicy"), ("PreemptLowerPriority", "Never"), "preemptionPolicy", errors
     )
@@ -66,11 +66,8 @@ def role(tree: Json, *, namespaced: bool = False) -> Errors:
         urls = rule.get("nonResourceURLs")
         if urls:
             if namespaced:
-                errors.invalid(
-                    f"{path}.nonResourceURLs",
-                    urls,
-                    "namespaced rules cannot apply to non-resource URLs",
-                )
+                why = "namespaced rules cannot apply to non-resource URLs"
+                errors.invalid(f"{path}.nonResourceURLs", urls, why)
             if rule.get("apiGroups") or rule.get("resources") or rule.get("resourceNames"):
                 why = "rules cannot apply to both regular resources and non-resource URLs"
                 errors.invalid(f"{path}.nonResourceURLs", urls, why)
@@ -172,11 +169,8 @@ def webhooks(tree: Json) -> Errors:
         elif reasons:
             errors.malformed(f"{path}.name", name, reasons)
         elif name.count(".") < 2:
-            errors.invalid(
-                f"{path}.name",
-                name,
-                "should be a domain with at least three segments separated by dots",
-            )
+            why = "should be a domain with at least three segments separated by dots"
+            errors.invalid(f"{path}.name", name, why)
         if name in seen:
             errors.duplicate(f"{path}.name", name)
         seen.add(name)

@@ -113,10 +113,8 @@ def update(new: Json, old: Json) -> Errors:
     if not _deadline_change(spec, before, errors):
         return errors
     if not _keeps_tolerations(before.get("tolerations") or [], spec.get("tolerations") or []):
-        errors.forbidden(
-            "spec.tolerations",
-            "existing toleration can not be modified except its tolerationSeconds",
-        )
+        why = "existing toleration can not be modified except its tolerationSeconds"
+        errors.forbidden("spec.tolerations", why)
     _gate_change(spec, before, errors)
     gated = bool(before.get("schedulingGates"))
     if gated:
@@ -223,19 +221,13 @@ def _affinity_change(spec: Json, before: Json, errors: Errors) -> None:
     )
     path = f"spec.affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms"
     if known and len(terms) != len(known):
-        errors.invalid(
-            path,
-            terms or None,
-            "no additions/deletions to non-empty NodeSelectorTerms list are allowed",
-        )
+        why = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
+        errors.invalid(path, terms or None, why)
         return
     for position, (term, previous) in enumerate(zip(terms, known, strict=False)):
         if not _narrower(term, previous):
-            errors.invalid(
-                f"{path}[{position}]",
-                term,
-                "only additions are allowed (no mutations or deletions)",
-            )
+            why = "only additions are allowed (no mutations or deletions)"
+            errors.invalid(f"{path}[{position}]", term, why)
 
 
 def _narrower(term: Json, before: Json) -> bool:

@@ -223,10 +223,8 @@ def _annotation(
     if not text.strip():
         errors.required(f"{where}.valueExpression", "valueExpression is not specified")
     elif len(text.strip()) > MAX_VALUE_EXPRESSION_LENGTH:
-        errors.required(
-            f"{where}.valueExpression",
-            f"must not exceed {MAX_VALUE_EXPRESSION_LENGTH} bytes in length",
-        )
+        why = f"must not exceed {MAX_VALUE_EXPRESSION_LENGTH} bytes in length"
+        errors.required(f"{where}.valueExpression", why)
     else:
         usable(
             lambda: compile_admission_expression(
@@ -383,11 +381,8 @@ def device_selectors(selectors: Any, path: str, errors: Errors) -> None:
             continue
         text = entry["cel"].get("expression") or ""
         if len(text) > MAX_SELECTOR_EXPRESSION_LENGTH:
-            errors.invalid(
-                f"{where}.expression",
-                text,
-                f"may not be longer than {MAX_SELECTOR_EXPRESSION_LENGTH} bytes",
-            )
+            why = f"may not be longer than {MAX_SELECTOR_EXPRESSION_LENGTH} bytes"
+            errors.invalid(f"{where}.expression", text, why)
             continue
         from hekla.cel.devices import Selector
         from hekla.cel.devices import Unusable as UnusableSelector

@@ -82,11 +82,8 @@ def certificate_request(tree: Json) -> Errors:
     errors = metadata(tree)
     spec = tree.get("spec") or {}
     if not _is_request(spec.get("request") or ""):
-        errors.invalid(
-            "spec.request",
-            spec.get("request") or None,
-            "PEM block type must be CERTIFICATE REQUEST",
-        )
+        why = "PEM block type must be CERTIFICATE REQUEST"
+        errors.invalid("spec.request", spec.get("request") or None, why)
     if not spec.get("usages"):
         errors.required("spec.usages")
     for position, usage in enumerate(spec.get("usages") or ()):
@@ -117,11 +114,8 @@ def certificate_request_status(new: Json, old: Json) -> Errors:
     conditions = (new.get("status") or {}).get("conditions") or ()
     types = [condition.get("type") for condition in conditions]
     if "Approved" in types and "Denied" in types:
-        errors.invalid(
-            "status.conditions",
-            list(conditions),
-            "Approved and Denied conditions are mutually exclusive",
-        )
+        why = "Approved and Denied conditions are mutually exclusive"
+        errors.invalid("status.conditions", list(conditions), why)
     return errors
 
 
@@ -187,10 +181,8 @@ def priority_level(tree: Json) -> Errors:
                 known=True,
             )
             if response.get("type") == "Reject" and response.get("queuing") is not None:
-                errors.forbidden(
-                    "spec.limited.limitResponse.queuing",
-                    "must be nil if limited.limitResponse.type is not Limited",
-                )
+                why = "must be nil if limited.limitResponse.type is not Limited"
+                errors.forbidden("spec.limited.limitResponse.queuing", why)
     return errors
 
 

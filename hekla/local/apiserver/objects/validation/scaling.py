@@ -116,20 +116,14 @@ def _source(name: str, source: Json, path: str, errors: Errors) -> None:
             )
             errors.required(f"{path}.target.averageValue", f"must set {what}")
         if name == "external" and value is not None and average is not None:
-            errors.forbidden(
-                f"{path}.target.value",
-                "may not set both a target value for metric and a per-pod target",
-            )
+            why = "may not set both a target value for metric and a per-pod target"
+            errors.forbidden(f"{path}.target.value", why)
     elif share is None and average is None:
-        errors.required(
-            f"{path}.target.averageUtilization",
-            "must set either a target raw value or a target utilization",
-        )
+        why = "must set either a target raw value or a target utilization"
+        errors.required(f"{path}.target.averageUtilization", why)
     elif share is not None and average is not None:
-        errors.forbidden(
-            f"{path}.target.averageValue",
-            "may not set both a target raw value and a target utilization",
-        )
+        why = "may not set both a target raw value and a target utilization"
+        errors.forbidden(f"{path}.target.averageValue", why)
 
 
 def _metric_target(target: Json, path: str, errors: Errors) -> None:
@@ -153,11 +147,8 @@ def _scaling_rules(rules: Json, path: str, errors: Errors) -> None:
             f"{path}.stabilizationWindowSeconds", window, "must be greater than or equal to zero"
         )
     if window is not None and window > MAX_STABILIZATION_WINDOW_SECONDS:
-        errors.invalid(
-            f"{path}.stabilizationWindowSeconds",
-            window,
-            f"must be less than or equal to {MAX_STABILIZATION_WINDOW_SECONDS}",
-        )
+        why = f"must be less than or equal to {MAX_STABILIZATION_WINDOW_SECONDS}"
+        errors.invalid(f"{path}.stabilizationWindowSeconds", window, why)
     if choice is not None and choice not in ("Disabled", "Max", "Min"):
         errors.not_supported(f"{path}.selectPolicy", choice, ("Disabled", "Max", "Min"))
     if not rules.get("policies"):
@@ -171,11 +162,8 @@ def _scaling_rules(rules: Json, path: str, errors: Errors) -> None:
         if period <= 0:
             errors.invalid(f"{where}.periodSeconds", period, "must be greater than zero")
         if period > MAX_POLICY_PERIOD_SECONDS:
-            errors.invalid(
-                f"{where}.periodSeconds",
-                period,
-                f"must be less than or equal to {MAX_POLICY_PERIOD_SECONDS}",
-            )
+            why = f"must be less than or equal to {MAX_POLICY_PERIOD_SECONDS}"
+            errors.invalid(f"{where}.periodSeconds", period, why)
     tolerance = rules.get("tolerance")
     if tolerance is not None and amount(tolerance).nanos < 0:
         errors.invalid(f"{path}.tolerance", tolerance, "must be greater than or equal to 0")

@@ -49,10 +49,8 @@ def _volume_spec(spec: Json, path: str, errors: Errors, *, inline: bool = False)
         _capacity(spec.get("capacity"), f"{path}.capacity", errors)
     policy = spec.get("persistentVolumeReclaimPolicy")
     if inline and policy and policy != "Retain":
-        errors.forbidden(
-            f"{path}.persistentVolumeReclaimPolicy",
-            "may only be Retain in the context of inline volumes",
-        )
+        why = "may only be Retain in the context of inline volumes"
+        errors.forbidden(f"{path}.persistentVolumeReclaimPolicy", why)
     elif not inline:
         one_of(
             policy, ("Delete", "Recycle", "Retain"), f"{path}.persistentVolumeReclaimPolicy", errors
@@ -188,11 +186,8 @@ def persistent_volume_claim_status(new: Json, old: Json) -> Errors:
     errors = metadata(new)
     for name, text in ((new.get("status") or {}).get("capacity") or {}).items():
         if amount(text).nanos < 0:
-            errors.invalid(
-                f"status.capacity[{name}]",
-                amount(text).nanos // 10**9,
-                "must be a valid resource quantity",
-            )
+            why = "must be a valid resource quantity"
+            errors.invalid(f"status.capacity[{name}]", amount(text).nanos // 10**9, why)
     return errors
 
 
@@ -355,17 +350,11 @@ def csi_driver(tree: Json) -> Errors:
             continue
         audiences.add(audience)
         if seconds is not None and seconds < _MIN_TOKEN_SECONDS:
-            errors.invalid(
-                f"{path}.expirationSeconds",
-                seconds,
-                "may not specify a duration less than 10 minutes",
-            )
+            why = "may not specify a duration less than 10 minutes"
+            errors.invalid(f"{path}.expirationSeconds", seconds, why)
         if seconds is not None and seconds > _MAX_TOKEN_SECONDS:
-            errors.invalid(
-                f"{path}.expirationSeconds",
-                seconds,
-                "may not specify a duration larger than 2^32 seconds",
-            )
+            why = "may not specify a duration larger than 2^32 seconds"
+            errors.invalid(f"{path}.expirationSeconds", seconds, why)
     for mode in spec.get("volumeLifecycleModes") or ():
         if mode not in ("Persistent", "Ephemeral"):
             errors.not_supported("spec.volumeLifecycleModes", mode, ("Persistent", "Ephemeral"))
@@ -373,11 +362,8 @@ def csi_driver(tree: Json) -> Errors:
         errors.required("spec.seLinuxMount")
     period = spec.get("nodeAllocatableUpdatePeriodSeconds")
     if period is not None and period < 10:
-        errors.invalid(
-            "spec.nodeAllocatableUpdatePeriodSeconds",
-            period,
-            "must be greater than or equal to 10 seconds",
-        )
+        why = "must be greater than or equal to 10 seconds"
+        errors.invalid("spec.nodeAllocatableUpdatePeriodSeconds", period, why)
     if spec.get("serviceAccountTokenInSecrets") is not None and not spec.get("tokenRequests"):
         why = "serviceAccountTokenInSecrets is set but no tokenRequests are specified"
         errors.invalid(

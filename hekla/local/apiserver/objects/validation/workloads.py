@@ -338,11 +338,8 @@ def _no_more_than(status: Json, names: tuple[str, ...], ready: str, errors: Erro
         if (status.get(name) or 0) > (status.get("replicas") or 0):
             errors.invalid(f"status.{name}", status[name], "cannot be greater than status.replicas")
     if (status.get("availableReplicas") or 0) > (status.get("readyReplicas") or 0):
-        errors.invalid(
-            "status.availableReplicas",
-            status["availableReplicas"],
-            f"cannot be greater than {ready}",
-        )
+        why = f"cannot be greater than {ready}"
+        errors.invalid("status.availableReplicas", status["availableReplicas"], why)
 
 
 def _collisions(new: Json, old: Json, errors: Errors) -> None:
