@@ -154,9 +154,5 @@ class NetworkPolicies:
             self._complain(policy, why)
 
     def _complain(self, policy: NetworkPolicy, why: str) -> None:
-        self._recorder.event(
-            policy,
-            "Warning",
-            NOT_ENFORCED,
-            f"Nothing enforces this policy on the pods of this machine: {why}",
-        )
+        message = f"Nothing enforces this policy on the pods of this machine: {why}"
+        self._recorder.event(policy, "Warning", NOT_ENFORCED, message)

@@ -149,6 +149,7 @@ class Slot:
     """One attempt of one container."""
 
     __slots__ = ("attempt", "container", "directory")
+    stream = "log"
 
     def __init__(self, directory: Path, container: str, attempt: int) -> None:
         self.directory = directory
@@ -157,15 +158,15 @@ class Slot:
 
     @property
     def log(self) -> Path:
-        return self.directory / "log"
+        return self.directory / self.stream
 
     @property
     def log_start(self) -> Path:
-        return self.directory / "log.start"
+        return self.directory / f"{self.stream}.start"
 
     @property
     def times(self) -> Path:
-        return self.directory / "log.times"
+        return self.directory / f"{self.stream}.times"
 
     @property
     def errors(self) -> Errors:
@@ -245,18 +246,7 @@ class Errors(Slot):
     """A slot as readers of its standard error see it."""
 
     __slots__ = ()
-
-    @property
-    def log(self) -> Path:
-        return self.directory / "err"
-
-    @property
-    def log_start(self) -> Path:
-        return self.directory / "err.start"
-
-    @property
-    def times(self) -> Path:
-        return self.directory / "err.times"
+    stream = "err"
 
     @property
     def split(self) -> bool:

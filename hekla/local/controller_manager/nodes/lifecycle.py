@@ -262,12 +262,8 @@ class NodeLifecycleController(Controller):
             )
         except NotFound:
             return
-        self.recorder.event(
-            node.reference(),
-            "Normal",
-            "NodeNotReady",
-            f"Node {node.name} status is now: NodeNotReady",
-        )
+        message = f"Node {node.name} status is now: NodeNotReady"
+        self.recorder.event(node.reference(), "Normal", "NodeNotReady", message)
 
     async def mark_pods(self, node: Node) -> None:
         """Set the pods of a node that is not ready to not ready."""

@@ -88,15 +88,11 @@ class EphemeralVolumeController(Controller):
             elif not any(
                 one["uid"] == meta.uid for one in there["metadata"].get("ownerReferences") or ()
             ):
-                message = (
+                why = (
                     f"PVC {meta.namespace}/{name} was not created for pod {key} (pod is not owner)"
                 )
-                self.recorder.event(
-                    pod.reference(),
-                    "Warning",
-                    "EphemeralVolumeFailed",
-                    f"ephemeral volume {volume.name}: {message}",
-                )
+                message = f"ephemeral volume {volume.name}: {why}"
+                self.recorder.event(pod.reference(), "Warning", "EphemeralVolumeFailed", message)
         return None
 
     async def make(self, pod: Pod, volume: str, name: str) -> None:

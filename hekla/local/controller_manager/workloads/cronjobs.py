@@ -159,12 +159,8 @@ class CronJobController(Controller):
                 continue
             if uid in listed:
                 active = [entry for entry in active if entry["uid"] != uid]
-                self.recorder.event(
-                    cron,
-                    "Normal",
-                    "SawCompletedJob",
-                    f"Saw completed job: {name}, condition: {ended['type']}",
-                )
+                message = f"Saw completed job: {name}, condition: {ended['type']}"
+                self.recorder.event(cron, "Normal", "SawCompletedJob", message)
             at = job.get("status", {}).get("completionTime")
             if (
                 ended["type"] == COMPLETE

@@ -173,19 +173,11 @@ class DaemonSetController(Controller):
             where = f"daemon pod {pod.key} on node {target_of(pod)}"
             if pod.status.phase == "Failed":
                 self.rests.extend(uid, target_of(pod), now)
-                self.recorder.event(
-                    owner,
-                    "Warning",
-                    "FailedDaemonPod",
-                    f"Found failed {where}, will try to kill it",
-                )
+                message = f"Found failed {where}, will try to kill it"
+                self.recorder.event(owner, "Warning", "FailedDaemonPod", message)
             else:
-                self.recorder.event(
-                    owner,
-                    "Normal",
-                    "SucceededDaemonPod",
-                    f"Found succeeded {where}, will try to delete it",
-                )
+                message = f"Found succeeded {where}, will try to delete it"
+                self.recorder.event(owner, "Normal", "SucceededDaemonPod", message)
         await self.pod_control.delete(key, owner, steps.delete[:BURST])
         error = await self.pod_control.create(
             key, owner, [self.body(owner, node, digest) for node in steps.create[:BURST]]

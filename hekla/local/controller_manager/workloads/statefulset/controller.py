@@ -137,19 +137,11 @@ class StatefulSetController(Controller):
         for pod in steps.recreate:
             where = f"StatefulSet {key}"
             if pod.status.phase == "Failed":
-                self.recorder.event(
-                    owner,
-                    "Warning",
-                    "RecreatingFailedPod",
-                    f"{where} is recreating failed Pod {pod.metadata.name}",
-                )
+                message = f"{where} is recreating failed Pod {pod.metadata.name}"
+                self.recorder.event(owner, "Warning", "RecreatingFailedPod", message)
             else:
-                self.recorder.event(
-                    owner,
-                    "Normal",
-                    "RecreatingTerminatedPod",
-                    f"{where} is recreating terminated Pod {pod.metadata.name}",
-                )
+                message = f"{where} is recreating terminated Pod {pod.metadata.name}"
+                self.recorder.event(owner, "Normal", "RecreatingTerminatedPod", message)
         await self.remove(key, owner, [*steps.recreate, *steps.delete])
         made = await asyncio.gather(
             *(self.make(key, owner, ordinal, revisions[name]) for ordinal, name in steps.create)

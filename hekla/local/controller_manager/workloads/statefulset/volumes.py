@@ -87,12 +87,8 @@ class PodClaims:
             except AlreadyExists:
                 continue
             except ApiError as error:
-                self.recorder.event(
-                    stateful_set,
-                    "Warning",
-                    "FailedCreate",
-                    f"create {subject} failed error: {error.message}",
-                )
+                message = f"create {subject} failed error: {error.message}"
+                self.recorder.event(stateful_set, "Warning", "FailedCreate", message)
                 return error
             self.recorder.event(
                 stateful_set, "Normal", "SuccessfulCreate", f"create {subject} success"
