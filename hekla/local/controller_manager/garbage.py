@@ -65,6 +65,19 @@ def same_ties(old: OwnedMetadata | Metadata, new: OwnedMetadata | Metadata) -> b
     )
 
 
+def record_of(resource: Resource, meta: OwnedMetadata | Metadata) -> Record:
+    """An object as the graph knows it."""
+    return Record(
+        resource,
+        meta.namespace,
+        meta.name,
+        meta.uid,
+        meta.owner_references,
+        meta.finalizers,
+        meta.deletion_timestamp is not None,
+    )
+
+
 class GarbageCollector(Controller):
     """Keeps the graph, and deletes objects without an owner and owners that wait for their
     dependents."""
@@ -161,15 +174,7 @@ class GarbageCollector(Controller):
                 self.queue_waiting_owner(owner.uid)
             return
         meta = new.metadata
-        record = Record(
-            resource,
-            meta.namespace,
-            meta.name,
-            meta.uid,
-            meta.owner_references,
-            meta.finalizers,
-            meta.deletion_timestamp is not None,
-        )
+        record = record_of(resource, meta)
         before = self.graph.records.get(meta.uid)
         self.graph.put(record)
         if not self.synced:
@@ -270,15 +275,7 @@ class GarbageCollector(Controller):
         if meta.uid != owner.uid:
             self.remember_gone(owner.uid)
             return None
-        return Record(
-            resource,
-            meta.namespace,
-            meta.name,
-            meta.uid,
-            meta.owner_references,
-            meta.finalizers,
-            meta.deletion_timestamp is not None,
-        )
+        return record_of(resource, meta)
 
     def warn_of_namespace(self, record: Record, owner: OwnerReference) -> None:
         self.recorder.event(

@@ -14,6 +14,7 @@ from hekla.local.apiserver.auth.user import ADMIN
 from hekla.local.apiserver.objects.new_objects import now
 from hekla.local.apiserver.request.call import Call
 from hekla.local.apiserver.request.route import Route
+from hekla.local.apiserver.storage.registry import Resource
 from hekla.local.apiserver.write.writing import Writer, tree_copy
 
 RBAC = ("rbac.authorization.k8s.io", "v1")
@@ -167,12 +168,7 @@ class Bootstrap:
         ).items() >= roles.AUTOUPDATE_ANNOTATIONS.items()
         if not updated or tree.get("subjects") != [roles.subject("group system:nodes")]:
             return
-        call = Call(
-            Request("PUT", "/bootstrap", "", {}, b"", Peer()),
-            Route(resource, "", "system:node", ""),
-            ADMIN,
-            "update",
-        )
+        call = call_for(resource, "system:node")
         await self.writer.change(
             call, resource, "system:node", replacing({"subjects": []}), retry=True, admit=False
         )
@@ -195,15 +191,16 @@ class Bootstrap:
                 tree["status"] = {"conditions": [condition]}
             return tree
 
-        call = Call(
-            Request("PUT", "/bootstrap", "", {}, b"", Peer()),
-            Route(resource, "", "kubernetes", ""),
-            ADMIN,
-            "update",
-        )
+        call = call_for(resource, "kubernetes")
         await self.writer.change(
             call, resource, "kubernetes", ready, retry=True, subresource="server", admit=False
         )
+
+
+def call_for(resource: Resource, name: str) -> Call:
+    """The server's own request to update an object."""
+    request = Request("PUT", "/bootstrap", "", {}, b"", Peer())
+    return Call(request, Route(resource, "", name, ""), ADMIN, "update")
 
 
 def replacing(body: Json) -> Callable[[Json], Json]:

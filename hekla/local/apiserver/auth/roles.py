@@ -50,11 +50,11 @@ def subject(text: str) -> Json:
     return {"apiGroup": RBAC, "kind": {"group": "Group", "user": "User"}[kind], "name": name}
 
 
-def binding(name: str, role: str, *subjects: str) -> Json:
-    """A ClusterRoleBinding."""
+def binding(role: str, *subjects: str) -> Json:
+    """The ClusterRoleBinding that has the name of its role."""
     return {
         "metadata": {
-            "name": name,
+            "name": role,
             "labels": dict(BOOTSTRAP_LABELS),
             "annotations": dict(AUTOUPDATE_ANNOTATIONS),
         },
@@ -226,28 +226,17 @@ CLUSTER_ROLES: list[Json] = [
     ]),
 ]  # fmt: skip
 CLUSTER_ROLE_BINDINGS: list[Json] = [
-    binding("cluster-admin", "cluster-admin", "group system:masters"),
-    binding("system:discovery", "system:discovery", "group system:authenticated"),
-    binding("system:basic-user", "system:basic-user", "group system:authenticated"),
+    binding("cluster-admin", "group system:masters"),
+    binding("system:discovery", "group system:authenticated"),
+    binding("system:basic-user", "group system:authenticated"),
     binding(
-        "system:public-info-viewer",
-        "system:public-info-viewer",
-        "group system:authenticated",
-        "group system:unauthenticated",
+        "system:public-info-viewer", "group system:authenticated", "group system:unauthenticated"
     ),
-    binding(
-        "system:service-account-issuer-discovery",
-        "system:service-account-issuer-discovery",
-        "group system:serviceaccounts",
-    ),
-    binding("system:monitoring", "system:monitoring", "group system:monitoring"),
-    binding("system:node", "system:node"),
-    binding("system:node-proxier", "system:node-proxier", "user system:kube-proxy"),
-    binding("system:kube-scheduler", "system:kube-scheduler", "user system:kube-scheduler"),
-    binding("system:volume-scheduler", "system:volume-scheduler", "user system:kube-scheduler"),
-    binding(
-        "system:kube-controller-manager",
-        "system:kube-controller-manager",
-        "user system:kube-controller-manager",
-    ),
+    binding("system:service-account-issuer-discovery", "group system:serviceaccounts"),
+    binding("system:monitoring", "group system:monitoring"),
+    binding("system:node"),
+    binding("system:node-proxier", "user system:kube-proxy"),
+    binding("system:kube-scheduler", "user system:kube-scheduler"),
+    binding("system:volume-scheduler", "user system:kube-scheduler"),
+    binding("system:kube-controller-manager", "user system:kube-controller-manager"),
 ]

@@ -230,19 +230,13 @@ class Definitions:
         conflict = self.conflict_of(tree)
         if conflict is None:
             set_condition(status, "NamesAccepted", "True", "NoConflicts", "no conflicts found")
-            set_condition(
-                status,
-                "Established",
-                "True",
-                "InitialNamesAccepted",
-                "the initial names have been accepted",
-            )
+            text = "the initial names have been accepted"
+            set_condition(status, "Established", "True", "InitialNamesAccepted", text)
             status["acceptedNames"] = {key: value for key, value in names.items() if value}
         else:
             set_condition(status, "NamesAccepted", "False", *conflict)
-            set_condition(
-                status, "Established", "False", "NotAccepted", "not all names are accepted"
-            )
+            text = "not all names are accepted"
+            set_condition(status, "Established", "False", "NotAccepted", text)
         stored = status.setdefault("storedVersions", [])
         for version in spec.get("versions") or []:
             if version.get("storage") and version["name"] not in stored:
@@ -254,13 +248,7 @@ class Definitions:
 
         def terminating(tree: Json) -> Json:
             text = "CustomResource deletion is in progress"
-            set_condition(
-                tree.setdefault("status", {}),
-                "Terminating",
-                "True",
-                "InstanceDeletionInProgress",
-                text,
-            )
+            set_terminating(tree, "True", "InstanceDeletionInProgress", text)
             return tree
 
         await self._change(name, terminating)
@@ -275,14 +263,7 @@ class Definitions:
             await changed(resource)
 
         def finished(tree: Json) -> Json:
-            text = "removed all instances"
-            set_condition(
-                tree.setdefault("status", {}),
-                "Terminating",
-                "False",
-                "InstanceDeletionCompleted",
-                text,
-            )
+            set_terminating(tree, "False", "InstanceDeletionCompleted", "removed all instances")
             finalizers = [
                 finalizer
                 for finalizer in tree["metadata"].get("finalizers") or []
@@ -301,9 +282,11 @@ def begin_deletion(tree: Json) -> None:
     if CLEANUP not in (metadata.get("finalizers") or ()):
         metadata["finalizers"] = [*(metadata.get("finalizers") or ()), CLEANUP]
     text = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
-    set_condition(
-        tree.setdefault("status", {}), "Terminating", "True", "InstanceDeletionPending", text
-    )
+    set_terminating(tree, "True", "InstanceDeletionPending", text)
+
+
+def set_terminating(tree: Json, value: str, reason: str, text: str) -> None:
+    set_condition(tree.setdefault("status", {}), "Terminating", value, reason, text)
 
 
 async def changed(resource: Resource) -> None:

@@ -36,6 +36,12 @@ LONGEST_PREFIX = 58
 Selector = Callable[[Json], Json | None]
 
 
+def selector_of(owner: Json) -> Json | None:
+    """The LabelSelector of an owner's pods."""
+    selector: Json | None = owner["spec"].get("selector")
+    return selector
+
+
 class PodControl:
     """Queues owners whose pods change (by `queue(key)`), and reads and writes an owner's pods."""
 
@@ -46,8 +52,9 @@ class PodControl:
         owners: Cache[Json],
         pods: Cache[Pod],
         recorder: Recorder,
-        selector: Selector,
         queue: Callable[[str], None],
+        *,
+        selector: Selector = selector_of,
         finalizers: Sequence[str] = (),
     ) -> None:
         self.kind = kind

@@ -162,7 +162,7 @@ class ReplicasController(Controller):
         self.client = client
         self.owners = owners
         self.pod_control = PodControl(
-            kind, client, owners, pods, recorder, self.selector, self.queue.add
+            kind, client, owners, pods, recorder, self.queue.add, selector=self.selector
         )
         self.enqueue(owners)
 

@@ -83,15 +83,7 @@ class DaemonSetController(Controller):
         self.nodes = nodes
         self.recorder = recorder
         self.rests = Rests()
-        self.pod_control = PodControl(
-            KIND,
-            client,
-            sets,
-            pods,
-            recorder,
-            lambda owner: owner["spec"].get("selector"),
-            self.queue.add,
-        )
+        self.pod_control = PodControl(KIND, client, sets, pods, recorder, self.queue.add)
         self.history = History(KIND, client, revisions)
         self.enqueue(sets)
         self.enqueue(revisions, lambda revision: queue_keys(KIND, sets, revision))

@@ -65,14 +65,7 @@ class JobController(Controller):
         """By key, the resourceVersion of a status that was written and not seen yet: by an older
         one, ended pods would be forgotten."""
         self.pod_control = PodControl(
-            KIND,
-            client,
-            jobs,
-            pods,
-            recorder,
-            lambda job: job["spec"].get("selector"),
-            self.queue.add,
-            [TRACKING],
+            KIND, client, jobs, pods, recorder, self.queue.add, finalizers=[TRACKING]
         )
         self.enqueue(jobs)
         jobs.on_change(self.queue_orphans)

@@ -65,15 +65,7 @@ class StatefulSetController(Controller):
         self.client = client
         self.sets = sets
         self.recorder = recorder
-        self.pod_control = PodControl(
-            KIND,
-            client,
-            sets,
-            pods,
-            recorder,
-            lambda owner: owner["spec"].get("selector"),
-            self.queue.add,
-        )
+        self.pod_control = PodControl(KIND, client, sets, pods, recorder, self.queue.add)
         self.history = History(KIND, client, revisions)
         self.claims = PodClaims(client, claims, recorder)
         self.enqueue(sets)
