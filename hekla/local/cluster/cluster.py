@@ -275,11 +275,7 @@ class Cluster:
         """The daemons of the cluster in the order in which they are started."""
         internal = f"--kubeconfig={self.internal_kubeconfig}"
         admission = f"https://127.0.0.1:{settings.admission_port}"
-        own_bound = (
-            [f"--max-job-pods={settings.max_job_pods}"]
-            if settings.max_job_pods != MOST_PODS
-            else []
-        )
+        own_bound = optional("max-job-pods", settings.max_job_pods, MOST_PODS)
         # the supervisor runs one of each; leader election would cost seconds at every start
         alone = "--leader-elect=false"
         return [
@@ -335,11 +331,7 @@ class Cluster:
                     f"--cluster-signing-cert-file={self.pki / 'ca.crt'}",
                     f"--cluster-signing-key-file={self.pki / 'ca.key'}",
                     f"--storage-dir={self.volumes}",
-                    *(
-                        [f"--node-monitor-grace-period={settings.node_grace}"]
-                        if settings.node_grace
-                        else []
-                    ),
+                    *optional("node-monitor-grace-period", settings.node_grace),
                 ),
             ),
             Program(
@@ -351,14 +343,10 @@ class Cluster:
                     f"--nodes={settings.nodes}",
                     f"--api-server-address=127.0.0.1:{settings.port}",
                     f"--closed-paths={','.join(str(path) for path in self.closed)}",
-                    *([f"--node-cpu={settings.node_cpu}"] if settings.node_cpu else []),
-                    *([f"--node-memory={settings.node_memory}"] if settings.node_memory else []),
-                    *(
-                        [f"--isolation={settings.isolation}"]
-                        if settings.isolation != "auto"
-                        else []
-                    ),
-                    *([f"--images={settings.images}"] if settings.images else []),
+                    *optional("node-cpu", settings.node_cpu),
+                    *optional("node-memory", settings.node_memory),
+                    *optional("isolation", settings.isolation, "auto"),
+                    *optional("images", settings.images),
                     *(
                         [
                             f"--fake-nodes={settings.fake_nodes}",
@@ -389,6 +377,11 @@ class Cluster:
                 else "",  # else it would bind pods to them until they are deleted
             ),
         ]
+
+
+def optional(flag: str, value: object, default: object = "") -> list[str]:
+    """The flag for a setting; none when it is what the daemon takes anyway."""
+    return [f"--{flag}={value}"] if value != default else []
 
 
 HINTS = {

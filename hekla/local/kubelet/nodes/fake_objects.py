@@ -15,6 +15,7 @@ from hekla.api.schema import Int32
 from hekla.api.trees import Json
 from hekla.kube.objects import unread
 from hekla.local.kubelet.nodes import machine
+from hekla.local.kubelet.nodes.node import NO_PRESSURE, READY
 
 ANNOTATION = "kwok.x-k8s.io/node"
 
@@ -146,15 +147,8 @@ def node_body(size: Size, number: int, now: str) -> Json:
 def node_ready(name: str, now: str) -> Json:
     """Conditions, addresses and the rest of a node that is well."""
     healthy = (
-        ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
-        (
-            "MemoryPressure",
-            "False",
-            "KubeletHasSufficientMemory",
-            "kubelet has sufficient memory available",
-        ),
-        ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-        ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+        READY,
+        *NO_PRESSURE,
         ("NetworkUnavailable", "False", "RouteCreated", "RouteController created a route"),
     )
     return {

@@ -34,7 +34,7 @@ GOES_WITHOUT = "hekla.io/goes-without"
 """Annotation of a node whose machine does not let the agent keep pods apart in every way: what its
 pods go without."""
 
-HEALTH = (
+NO_PRESSURE = (
     (
         "MemoryPressure",
         "False",
@@ -43,8 +43,9 @@ HEALTH = (
     ),
     ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
     ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-    ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
 )
+READY = ("Ready", "True", "KubeletReady", "kubelet is posting ready status")
+"""Conditions of a node that is well: type, status, reason and message."""
 
 PRESSED = {
     "MemoryPressure": (
@@ -144,7 +145,7 @@ class RegisteredNode:
     def health(self) -> list[tuple[str, str, str, str]]:
         """(type, status, reason, message) of each condition as it is now."""
         found = []
-        for kind, status, reason, message in HEALTH:
+        for kind, status, reason, message in (*NO_PRESSURE, READY):
             if kind in self.pressures:
                 found.append((kind, "True", *PRESSED[kind][:2]))
             elif kind == "Ready" and self.stopping:
