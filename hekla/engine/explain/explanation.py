@@ -10,7 +10,7 @@ import msgspec
 
 from hekla.engine.explain.amounts import amount, describe, written
 from hekla.engine.explain.domainreasons import DomainVerdict, apart_verdict, domain_verdict
-from hekla.engine.explain.nodereasons import cut, no_node_at_all, placed, verdict
+from hekla.engine.explain.nodereasons import cut, placed, verdict
 from hekla.engine.framework.joborder import waits
 from hekla.engine.model.explanations import Explanation, NodeReason, not_open
 from hekla.engine.model.queues.queues import OPEN, Queue
@@ -52,11 +52,8 @@ def _explain(session: Session, job: Job) -> Explanation:
     if ahead is not None:
         first = called(session, ahead, job.namespace)
         remedy = f"It is looked at once {first} has started."
-        return made(
-            "order",
-            f"{job.title} waits behind {first} in queue {job.queue}, whose order is strict-fifo. {remedy}",
-            remedy,
-        )
+        what = f"waits behind {first} in queue {job.queue}, whose order is strict-fifo."
+        return made.because("order", what, remedy)
     if job.is_pending or job.enqueue_block:
         why = job.enqueue_block or "it has not been let in yet"
         short = list(job.shortages) if job.enqueue_block else []
@@ -65,39 +62,28 @@ def _explain(session: Session, job: Job) -> Explanation:
         )
         if not short and why == not_open(session.queue_of(job)):
             remedy = "It enters once the queue is opened."
-        text = " ".join(
-            part
-            for part in (f"{job.title} waits to enter queue {job.queue}: {why}.", remedy)
-            if part
-        )
-        return made("enqueue", text, remedy, shortages=short)
+        what = f"waits to enter queue {job.queue}: {why}."
+        return made.because("enqueue", what, remedy, short)
     missing = _missing_pods(session, job)
     if missing is not None:
-        return made("validity", *missing)
+        return made.because("validity", *missing)
     if job.fit_message:
         remedy = (
             "It is tried again within a minute; the events of its pods have the server's words."
             if session.state.back_off.left(job.key, session.now)
             else ""
         )
-        return made(
-            "validity", f"{job.title} cannot start: {job.fit_message}. {remedy}".strip(), remedy
-        )
+        return made.because("validity", f"cannot start: {job.fit_message}.", remedy)
     if job.counts.statuses[Status.PIPELINED] and fit >= needs:
         return _explain_promised(made)
     group = _within_domain(job)
     apart = apart_verdict(session, job)
     if apart is not None:
-        return made("topology", f"{job.title} {apart.text} {apart.remedy}", apart.remedy)
+        return made.because("topology", apart.text, apart.remedy)
     if group is not None and session.tree.real:
         found = domain_verdict(session, group)
         if found is not None:
-            return made(
-                "topology",
-                f"{job.title} {found.text} {found.remedy}",
-                found.remedy,
-                shortages=_of_domain(found),
-            )
+            return made.because("topology", found.text, found.remedy, _of_domain(found))
     errors, task = _first_errors(job)
     if errors is not None and task is not None:
         return _explain_nodes(session, job, task, errors, made)
@@ -112,37 +98,32 @@ def _explain(session: Session, job: Job) -> Explanation:
     if any(task.gated and task.gated_by_others for task in job.pending()) and asking is None:
         gates = ", ".join(sorted({gate for task in job.pending() for gate in task.gated}))
         remedy = "It is looked at once their gates are lifted."
-        return made(
-            "validity",
-            f"{job.title} has pods that may not be scheduled yet (gates: {gates}). {remedy}",
-            remedy,
-        )
+        what = f"has pods that may not be scheduled yet (gates: {gates})."
+        return made.because("validity", what, remedy)
     if not session.state.nodes.ready.any():
-        return made("nodes", f"{job.title} waits: {no_node_at_all()}")
+        what = "waits: there are no nodes. It starts once some have joined."
+        return made.because("nodes", what)
     if any(
         one is not job and one.queue == job.queue and waits(one) for one in session.active_jobs()
     ):
-        return made("order", f"{job.title} waits for its turn in queue {job.queue}.")
-    return made("validity", *_untried(session, job))
+        return made.because("order", f"waits for its turn in queue {job.queue}.")
+    return made.because("validity", *_untried(session, job))
 
 
 def _untried(session: Session, job: Job) -> tuple[str, str]:
     """Of a job that nobody stands before and that no action has placed or refused, what is said,
     and what would help."""
     for errors in job.fit_errors.values():
-        return f"{job.title} waits: {errors.text}", ""
+        return f"waits: {errors.text}", ""
     best_effort = all(task.best_effort for task in job.pending() if not task.gated)
     action, kind = (
         ("backfill", "pods that ask for nothing") if best_effort else ("allocate", "pods")
     )
     if not session.has_action(action):
         remedy = f'It is looked at once "actions" names {action}.'
-        return (
-            f"{job.title} waits: the scheduler's policy has no action that places {kind}. {remedy}",
-            remedy,
-        )
+        return f"waits: the scheduler's policy has no action that places {kind}.", remedy
     remedy = "It is looked at again as soon as anything changes."
-    return f"{job.title} waits: no action of this cycle came to it. {remedy}", remedy
+    return "waits: no action of this cycle came to it.", remedy
 
 
 def _within_domain(job: Job) -> Group | None:
@@ -211,6 +192,13 @@ class _Maker:
             asks=asks,
         )
 
+    def because(
+        self, constraint: str, what: str, remedy: str = "", shortages: Iterable[Shortage] = ()
+    ) -> Explanation:
+        """In a sentence that begins with the job and ends with what would help."""
+        text = f"{self.job.title} {what}" + (f" {remedy}" if remedy else "")
+        return self(constraint, text, remedy, shortages=shortages)
+
 
 def called(session: Session, key: str, namespace: str) -> str:
     """What another job is called, for a reader in this namespace."""
@@ -243,15 +231,12 @@ def _missing_pods(session: Session, job: Job) -> tuple[str, str] | None:
         f"It is looked at once {who} there{f', with the schedulerName {names}' if names else ''}."
     )
     roles = f" ({', '.join(lacking)})" if len(job.role_minimums) > 1 else ""
-    return (
-        f"{job.title} has {counts.valid} of the {needs} {_pods(needs)} that it needs{roles}. {remedy}",
-        remedy,
-    )
+    return f"has {counts.valid} of the {needs} {_pods(needs)} that it needs{roles}.", remedy
 
 
 def _explain_promised(made: _Maker) -> Explanation:
     remedy = "It starts when the pods that are being ended have left."
-    return made("nodes", f"{made.job.title} waits for room that is being freed. {remedy}", remedy)
+    return made.because("nodes", "waits for room that is being freed.", remedy)
 
 
 def _explain_quota(

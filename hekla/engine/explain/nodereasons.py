@@ -102,10 +102,6 @@ def verdict(
     return Verdict(text, _remedy(session, task, errors, reasons, missing, starts), listed)
 
 
-def no_node_at_all(starts: str = "It starts") -> str:
-    return f"there are no nodes. {starts} once some have joined."
-
-
 def _shortened(listed: list[NodeReason]) -> list[NodeReason]:
     """No more than a reader takes in: a cluster can have a taint a node, and a plugin a reason a
     node."""
