@@ -261,237 +261,6 @@ class _Turns:
         return bool(sheet)
 
 
-def allocate_job(session: Session, queue: Queue, job: Job, sheet: Worksheet) -> Statement | None:
-    """A job with sub-groups or a hard topology: each domain is tried dry, the best that holds it is
-    taken."""
-    best: _Trial | None = None
-    tasks = [task for one in sheet.order for task in sheet.tasks[one.uid]]
-    skipped = ""
-    for domains in session.domains.gradient_of_job(job, "allocate"):
-        roomy = session.domains.with_room(job, tasks, domains)
-        skipped = domains[-1] if not roomy[-1] else ""
-        best = _best_trial(
-            session, queue, job, sheet, [one for one, has_room in zip(domains, roomy) if has_room]
-        )
-        if best is not None:
-            break
-    if best is None:
-        if skipped:
-            # Only to hear which of its tasks found what lacking.
-            _try_job(session, queue, job, sheet, skipped)
-        return None
-    statement = session.statement()
-    statement.replay(best.saved)
-    sheet.order, sheet.tasks = best.sheet.order, best.sheet.tasks
-    sheet.domain, sheet.domains = best.domain, best.taken
-    return statement
-
-
-class _Trial(NamedTuple):
-    """A domain that holds a job, and how."""
-
-    score: float
-    domain: str
-    saved: list[Operation]
-    sheet: Worksheet
-    taken: dict[str, str]
-
-
-def _best_trial(
-    session: Session, queue: Queue, job: Job, sheet: Worksheet, domains: list[str]
-) -> _Trial | None:
-    """The domain with the highest score among those that hold the job, the first of equals.
-
-    Where no domain left can do better than the best so far, the rest is not tried: what one sub-job
-    can score at most is known.
-    """
-    best: tuple[_Trial, int] | None = None
-    bounds: list[float] | None = None
-    if len(sheet.order) == 1 and len(domains) > 1 and _in_one_turn(session, job, sheet):
-        (only,) = sheet.order
-        bounds = session.domains.bounds(only, sheet.tasks[only.uid], domains)
-    order = list(range(len(domains)))
-    if bounds is not None:
-        order.sort(key=lambda at: (-bounds[at], at))
-    for at in order:
-        if (
-            best is not None
-            and bounds is not None
-            and (bounds[at], -at) < (best[0].score, -best[1])
-        ):
-            break
-        trial = _try_job(session, queue, job, sheet, domains[at])
-        if trial is not None and (best is None or (trial.score, -at) > (best[0].score, -best[1])):
-            best = trial, at
-    return best[0] if best is not None else None
-
-
-def _in_one_turn(session: Session, job: Job, sheet: Worksheet) -> bool:
-    """Whether the only sub-job of a sheet is served once at most: each turn that it gets adds to
-    the score."""
-    (only,) = sheet.order
-    return (
-        not job.policies
-        or session.votes.job_ready(job)
-        or session.votes.tasks_until_ready(only) >= len(sheet.tasks[only.uid])
-    )
-
-
-def _try_job(
-    session: Session, queue: Queue, job: Job, sheet: Worksheet, domain: str
-) -> _Trial | None:
-    """Place the job in a domain and take everything back; None where the domain does not hold it."""
-    job.fit_errors = {}
-    before = {uid: one.allocated_domain for uid, one in job.sub_jobs.items()}
-    trial = sheet.copy()
-    score, statements = _try_domain(session, queue, job, trial, domain)
-    taken = {uid: one.allocated_domain for uid, one in job.sub_jobs.items()}
-    for uid, one in job.sub_jobs.items():
-        one.allocated_domain = before[uid]
-    saved = [operation for statement in statements for operation in statement.save()]
-    holds = bool(saved) and (session.votes.job_ready(job) or session.votes.job_pipelined(job))
-    for statement in statements:
-        statement.discard()
-    return _Trial(score, domain, saved, trial, taken) if holds else None
-
-
-def _try_domain(
-    session: Session, queue: Queue, job: Job, sheet: Worksheet, domain: str
-) -> tuple[float, list[Statement]]:
-    statements: list[Statement] = []
-    total = 0.0
-    while sheet.order:
-        sub_job = sheet.order.pop(0)
-        tasks = sheet.tasks[sub_job.uid]
-        statement, score = _allocate_sub_job(session, queue, sub_job, tasks, domain)
-        if statement is None or not statement:
-            continue
-        statements.append(statement)
-        total += score
-        if tasks:
-            insort(sheet.order, sub_job, key=lambda one: sheet.place(session, one))
-        if session.votes.job_ready(job):
-            break
-    return total, statements
-
-
-def allocate_nominated(
-    session: Session, queue: Queue, sub_job: SubJob, tasks: list[Task]
-) -> Statement | None:
-    """Every task goes where an eviction made room for it, or none does and the nomination is void."""
-    statement = session.statement()
-    nodes, placer = session.state.nodes, placer_of(session)
-    scope = session.domains.nodes(sub_job.nominated_domain)
-    for task in tasks:
-        row = nodes.rows.get(task.nominated, -1) if task.nominated else -1
-        held = (
-            row >= 0
-            and (scope is None or bool(scope[row]))
-            and session.votes.allocatable(queue, task)
-            and not session.votes.prefilter(task)
-            and placer.filters.passes(session, task, row)
-            and nodes.fits_future(row, task.request)
-        )
-        if not held:
-            _void(statement, sub_job, tasks)
-            return None
-        try:
-            if nodes.fits_idle(row, task.request):
-                statement.allocate(task, row)
-            else:
-                statement.pipeline(task, row)
-        except Exception as error:  # a plugin's mistake: the others are still served
-            session.decisions.problems.append(
-                f"the nomination of {sub_job.uid} is void: {fault(error, session.hooks.plugins)}"
-            )
-            _void(statement, sub_job, tasks)
-            return None
-    sub_job.allocated_domain = session.tree.common(
-        sub_job.allocated_domain, sub_job.nominated_domain
-    )
-    tasks.clear()
-    return statement
-
-
-def _void(statement: Statement, sub_job: SubJob, tasks: list[Task]) -> None:
-    """The nomination cannot be followed: the search is the usual one."""
-    statement.discard()
-    sub_job.nominated_domain = ""
-    for task in tasks:
-        task.nominated = ""
-
-
-def _allocate_sub_job(
-    session: Session, queue: Queue, sub_job: SubJob, tasks: list[Task], domain: str
-) -> tuple[Statement | None, float]:
-    if sub_job.nominated_domain:
-        nominated = allocate_nominated(session, queue, sub_job, tasks)
-        if nominated is not None:
-            return nominated, 0.0
-    skipped = ""
-    for domains in session.domains.gradient_of_sub_job(sub_job, domain, "allocate"):
-        roomy = session.domains.with_room(sub_job, tasks, domains)
-        skipped = domains[-1] if not roomy[-1] else ""
-        within = [one for one, has_room in zip(domains, roomy) if has_room]
-        found = _try_sub_job(session, queue, sub_job, tasks, within)
-        if not found:
-            continue
-        scores = session.domains.scores(sub_job, [one.domain for one in found])
-        best = max(
-            range(len(found)), key=lambda at: (scores.get(found[at].domain, 0.0), -found[at].place)
-        )
-        chosen = found[best]
-        statement = session.statement()
-        statement.replay(chosen.saved)
-        sub_job.allocated_domain = session.tree.common(sub_job.allocated_domain, chosen.domain)
-        tasks[:] = chosen.rest
-        return statement, scores.get(chosen.domain, 0.0)
-    if skipped:
-        # Only to hear what its tasks found lacking.
-        _try_sub_job(session, queue, sub_job, tasks, [skipped])
-    return None, 0.0
-
-
-class _Found(NamedTuple):
-    """A domain that holds a sub-job, its place among those asked about, and what would be left to
-    place."""
-
-    domain: str
-    place: int
-    saved: list[Operation]
-    rest: list[Task]
-
-
-def _try_sub_job(
-    session: Session, queue: Queue, sub_job: SubJob, tasks: list[Task], domains: list[str]
-) -> list[_Found]:
-    """The domains that hold the sub-job; where the best is known beforehand, it and at most one
-    that ties with it."""
-    found: list[_Found] = []
-    order = list(range(len(domains)))
-    ranks = session.domains.ranks(sub_job, domains) if len(domains) > 1 else None
-    if ranks is not None:
-        order.sort(key=lambda at: (-ranks[at][0], -ranks[at][1], at))
-    for at in order:
-        if found and ranks is not None:
-            best = ranks[found[0].place]
-            # A second of the same rank matters to the score: what decides between equals is counted
-            # only where there are some.
-            if len(found) > 1 or not best[1] or ranks[at][0] != best[0]:
-                break
-        # Also of those placed since: a trial of theirs may have failed elsewhere.
-        for key in [key for key in sub_job.job.fit_errors if key in sub_job.tasks]:
-            del sub_job.job.fit_errors[key]
-        rest = list(tasks)
-        statement = allocate_tasks(session, queue, sub_job, rest, domains[at], False)
-        if statement is None:
-            continue
-        if statement:
-            found.append(_Found(domains[at], at, statement.save(), rest))
-        statement.discard()
-    return found
-
-
 def allocate_tasks(
     session: Session,
     queue: Queue,
@@ -636,3 +405,234 @@ def _may_continue(job: Job, sub_job: SubJob, failed_roles: set[str]) -> bool:
         if minimum > 0 and job.role_count(role) < minimum:
             return False
     return True
+
+
+def allocate_nominated(
+    session: Session, queue: Queue, sub_job: SubJob, tasks: list[Task]
+) -> Statement | None:
+    """Every task goes where an eviction made room for it, or none does and the nomination is void."""
+    statement = session.statement()
+    nodes, placer = session.state.nodes, placer_of(session)
+    scope = session.domains.nodes(sub_job.nominated_domain)
+    for task in tasks:
+        row = nodes.rows.get(task.nominated, -1) if task.nominated else -1
+        held = (
+            row >= 0
+            and (scope is None or bool(scope[row]))
+            and session.votes.allocatable(queue, task)
+            and not session.votes.prefilter(task)
+            and placer.filters.passes(session, task, row)
+            and nodes.fits_future(row, task.request)
+        )
+        if not held:
+            _void(statement, sub_job, tasks)
+            return None
+        try:
+            if nodes.fits_idle(row, task.request):
+                statement.allocate(task, row)
+            else:
+                statement.pipeline(task, row)
+        except Exception as error:  # a plugin's mistake: the others are still served
+            session.decisions.problems.append(
+                f"the nomination of {sub_job.uid} is void: {fault(error, session.hooks.plugins)}"
+            )
+            _void(statement, sub_job, tasks)
+            return None
+    sub_job.allocated_domain = session.tree.common(
+        sub_job.allocated_domain, sub_job.nominated_domain
+    )
+    tasks.clear()
+    return statement
+
+
+def _void(statement: Statement, sub_job: SubJob, tasks: list[Task]) -> None:
+    """The nomination cannot be followed: the search is the usual one."""
+    statement.discard()
+    sub_job.nominated_domain = ""
+    for task in tasks:
+        task.nominated = ""
+
+
+def allocate_job(session: Session, queue: Queue, job: Job, sheet: Worksheet) -> Statement | None:
+    """A job with sub-groups or a hard topology: each domain is tried dry, the best that holds it is
+    taken."""
+    best: _Trial | None = None
+    tasks = [task for one in sheet.order for task in sheet.tasks[one.uid]]
+    skipped = ""
+    for domains in session.domains.gradient_of_job(job, "allocate"):
+        roomy = session.domains.with_room(job, tasks, domains)
+        skipped = domains[-1] if not roomy[-1] else ""
+        best = _best_trial(
+            session, queue, job, sheet, [one for one, has_room in zip(domains, roomy) if has_room]
+        )
+        if best is not None:
+            break
+    if best is None:
+        if skipped:
+            # Only to hear which of its tasks found what lacking.
+            _try_job(session, queue, job, sheet, skipped)
+        return None
+    statement = session.statement()
+    statement.replay(best.saved)
+    sheet.order, sheet.tasks = best.sheet.order, best.sheet.tasks
+    sheet.domain, sheet.domains = best.domain, best.taken
+    return statement
+
+
+class _Trial(NamedTuple):
+    """A domain that holds a job, and how."""
+
+    score: float
+    domain: str
+    saved: list[Operation]
+    sheet: Worksheet
+    taken: dict[str, str]
+
+
+def _best_trial(
+    session: Session, queue: Queue, job: Job, sheet: Worksheet, domains: list[str]
+) -> _Trial | None:
+    """The domain with the highest score among those that hold the job, the first of equals.
+
+    Where no domain left can do better than the best so far, the rest is not tried: what one sub-job
+    can score at most is known.
+    """
+    best: tuple[_Trial, int] | None = None
+    bounds: list[float] | None = None
+    if len(sheet.order) == 1 and len(domains) > 1 and _in_one_turn(session, job, sheet):
+        (only,) = sheet.order
+        bounds = session.domains.bounds(only, sheet.tasks[only.uid], domains)
+    order = list(range(len(domains)))
+    if bounds is not None:
+        order.sort(key=lambda at: (-bounds[at], at))
+    for at in order:
+        if (
+            best is not None
+            and bounds is not None
+            and (bounds[at], -at) < (best[0].score, -best[1])
+        ):
+            break
+        trial = _try_job(session, queue, job, sheet, domains[at])
+        if trial is not None and (best is None or (trial.score, -at) > (best[0].score, -best[1])):
+            best = trial, at
+    return best[0] if best is not None else None
+
+
+def _in_one_turn(session: Session, job: Job, sheet: Worksheet) -> bool:
+    """Whether the only sub-job of a sheet is served once at most: each turn that it gets adds to
+    the score."""
+    (only,) = sheet.order
+    return (
+        not job.policies
+        or session.votes.job_ready(job)
+        or session.votes.tasks_until_ready(only) >= len(sheet.tasks[only.uid])
+    )
+
+
+def _try_job(
+    session: Session, queue: Queue, job: Job, sheet: Worksheet, domain: str
+) -> _Trial | None:
+    """Place the job in a domain and take everything back; None where the domain does not hold it."""
+    job.fit_errors = {}
+    before = {uid: one.allocated_domain for uid, one in job.sub_jobs.items()}
+    trial = sheet.copy()
+    score, statements = _try_domain(session, queue, job, trial, domain)
+    taken = {uid: one.allocated_domain for uid, one in job.sub_jobs.items()}
+    for uid, one in job.sub_jobs.items():
+        one.allocated_domain = before[uid]
+    saved = [operation for statement in statements for operation in statement.save()]
+    holds = bool(saved) and (session.votes.job_ready(job) or session.votes.job_pipelined(job))
+    for statement in statements:
+        statement.discard()
+    return _Trial(score, domain, saved, trial, taken) if holds else None
+
+
+def _try_domain(
+    session: Session, queue: Queue, job: Job, sheet: Worksheet, domain: str
+) -> tuple[float, list[Statement]]:
+    statements: list[Statement] = []
+    total = 0.0
+    while sheet.order:
+        sub_job = sheet.order.pop(0)
+        tasks = sheet.tasks[sub_job.uid]
+        statement, score = _allocate_sub_job(session, queue, sub_job, tasks, domain)
+        if statement is None or not statement:
+            continue
+        statements.append(statement)
+        total += score
+        if tasks:
+            insort(sheet.order, sub_job, key=lambda one: sheet.place(session, one))
+        if session.votes.job_ready(job):
+            break
+    return total, statements
+
+
+def _allocate_sub_job(
+    session: Session, queue: Queue, sub_job: SubJob, tasks: list[Task], domain: str
+) -> tuple[Statement | None, float]:
+    if sub_job.nominated_domain:
+        nominated = allocate_nominated(session, queue, sub_job, tasks)
+        if nominated is not None:
+            return nominated, 0.0
+    skipped = ""
+    for domains in session.domains.gradient_of_sub_job(sub_job, domain, "allocate"):
+        roomy = session.domains.with_room(sub_job, tasks, domains)
+        skipped = domains[-1] if not roomy[-1] else ""
+        within = [one for one, has_room in zip(domains, roomy) if has_room]
+        found = _try_sub_job(session, queue, sub_job, tasks, within)
+        if not found:
+            continue
+        scores = session.domains.scores(sub_job, [one.domain for one in found])
+        best = max(
+            range(len(found)), key=lambda at: (scores.get(found[at].domain, 0.0), -found[at].place)
+        )
+        chosen = found[best]
+        statement = session.statement()
+        statement.replay(chosen.saved)
+        sub_job.allocated_domain = session.tree.common(sub_job.allocated_domain, chosen.domain)
+        tasks[:] = chosen.rest
+        return statement, scores.get(chosen.domain, 0.0)
+    if skipped:
+        # Only to hear what its tasks found lacking.
+        _try_sub_job(session, queue, sub_job, tasks, [skipped])
+    return None, 0.0
+
+
+class _Found(NamedTuple):
+    """A domain that holds a sub-job, its place among those asked about, and what would be left to
+    place."""
+
+    domain: str
+    place: int
+    saved: list[Operation]
+    rest: list[Task]
+
+
+def _try_sub_job(
+    session: Session, queue: Queue, sub_job: SubJob, tasks: list[Task], domains: list[str]
+) -> list[_Found]:
+    """The domains that hold the sub-job; where the best is known beforehand, it and at most one
+    that ties with it."""
+    found: list[_Found] = []
+    order = list(range(len(domains)))
+    ranks = session.domains.ranks(sub_job, domains) if len(domains) > 1 else None
+    if ranks is not None:
+        order.sort(key=lambda at: (-ranks[at][0], -ranks[at][1], at))
+    for at in order:
+        if found and ranks is not None:
+            best = ranks[found[0].place]
+            # A second of the same rank matters to the score: what decides between equals is counted
+            # only where there are some.
+            if len(found) > 1 or not best[1] or ranks[at][0] != best[0]:
+                break
+        # Also of those placed since: a trial of theirs may have failed elsewhere.
+        for key in [key for key in sub_job.job.fit_errors if key in sub_job.tasks]:
+            del sub_job.job.fit_errors[key]
+        rest = list(tasks)
+        statement = allocate_tasks(session, queue, sub_job, rest, domains[at], False)
+        if statement is None:
+            continue
+        if statement:
+            found.append(_Found(domains[at], at, statement.save(), rest))
+        statement.discard()
+    return found
