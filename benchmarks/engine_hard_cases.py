@@ -218,7 +218,8 @@ def refused() -> tuple[World, Callable[[World], bool]]:
 def memory() -> float:
     """Resident MB of a process of its own that holds the large cluster."""
     program = (
-        "import psutil; from benchmarks.cluster_states import full; from hekla.engine import Policy, cycle\n"
+        "import psutil; from benchmarks.cluster_states import full\n"
+        "from hekla.engine import cycle; from hekla.engine.policies import default_policy\n"
         "state, policy = full(10_000, 100_000), default_policy()\n"
         "cycle(state, policy, 0.0); cycle(state, policy, 1.0)\n"
         "print(psutil.Process().memory_info().rss / 1e6)"
