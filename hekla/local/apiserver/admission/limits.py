@@ -35,17 +35,26 @@ class Limits:
             KNOWN_WITHIN
         )
         """Specs that were checked and are within the ranges."""
+        self._ranges: BoundedCache[str, tuple[int, list[Json]]] = BoundedCache(KNOWN_WITHIN)
+        """Namespace -> the collection's version, and the items of its ranges."""
 
     def ranges(self, namespace: str) -> list[Json]:
         """The items of all ranges of a namespace."""
-        if not self.collection.rows and not self.collection.overlay:
+        collection = self.collection
+        if not collection.rows and not collection.overlay:
             return []
-        return [
+        known = self._ranges.get(namespace)
+        if known is not None and known[0] == collection.version and not collection.overlay:
+            return known[1]
+        items = [
             item
-            for row in accepted_in(self.collection, namespace)
+            for row in accepted_in(collection, namespace)
             for item in (remembered(self._trees, row.key, row).get("spec") or {}).get("limits")
             or ()
         ]
+        if not collection.overlay:
+            self._ranges[namespace] = collection.version, items
+        return items
 
     def fill(self, attributes: Attributes) -> None:
         """Fill the namespace's defaults into a new pod's containers."""

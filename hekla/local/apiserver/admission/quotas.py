@@ -147,10 +147,11 @@ class Quotas:
             return
         before = old.tree() if old is not None else None
         for ledger in ledgers:
-            for resource, change in difference(ledger, collection.name, new, before).items():
-                if change:
-                    ledger.used[resource] = ledger.used[resource] + change
-                    self._tell(ledger)
+            changes = difference(ledger, collection.name, new, before)
+            for resource, change in changes.items():
+                ledger.used[resource] = ledger.used[resource] + change
+            if any(changes.values()):
+                self._tell(ledger)
 
     def _open(self, namespace: str, name: str, tree: Json) -> None:
         ledger = Ledger(namespace, name, tree.get("spec") or {})

@@ -249,7 +249,7 @@ def can_use(collection: str, resource: str) -> bool:
 
 def in_scope(collection: str, tree: Json, scopes: list[Json]) -> bool:
     """Whether a quota applies to an object. `scopes` are scope selector terms."""
-    if collection != "pods":
+    if not scopes or collection != "pods":
         return not scopes  # all scopes are about pods
     return all(_matches_scope(tree, term) for term in scopes)
 

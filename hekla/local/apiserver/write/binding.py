@@ -122,8 +122,8 @@ def put_on_node(collection: Collection, row: Row, node: str, binding: Json) -> W
     set_condition(status, "PodScheduled", "True", probed=True)
     tree = {"metadata": metadata, "status": status}
     kept = {**pieces, "spec": msgspec.Raw(with_node(bytes(pieces["spec"]), node))}
-    fields = list(collection.fields_of(tree, kept, row.fields))
-    fields[collection.positions["spec.nodeName"]] = node
+    fields = list(row.fields)
+    fields[collection.positions["spec.nodeName"]] = node  # the only selectable field that changes
     return collection.update(tree, row, kept=kept, fields=tuple(fields), counts=False)
 
 
