@@ -10,9 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from hekla.api.kinds import Kind
+from hekla.api.kinds import read_as
 from hekla.api.kubernetes.apiextensions import CUSTOM_RESOURCE_DEFINITION
 from hekla.api.kubernetes.apps import DEPLOYMENT, REPLICA_SET
 from hekla.api.kubernetes.claims import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
@@ -87,11 +86,6 @@ def node_of(pod: Pod) -> tuple[str, ...]:
     return (pod.spec.node_name,) if pod.spec.node_name else ()
 
 
-def owned(kind: Kind[Any]) -> Kind[Owned]:
-    """A kind of which only owner references are read."""
-    return Kind(kind.group, kind.version, kind.kind, kind.plural, kind.namespaced, Owned)
-
-
 class Manager:
     """The controllers and the caches that they share."""
 
@@ -120,9 +114,11 @@ class Manager:
         replica_sets = Cache(client, REPLICA_SET.untyped, indexes=by_namespace)
         replication = Cache(client, REPLICATION_CONTROLLER.untyped, indexes=by_namespace)
         deployments = Cache(client, DEPLOYMENT.untyped, indexes=by_namespace)
-        accounts = Cache(client, owned(SERVICE_ACCOUNT))
-        roots = Cache(client, owned(CONFIG_MAP), fields=f"metadata.name={ROOT_CERTIFICATE}")
-        self.definitions = Cache(client, owned(CUSTOM_RESOURCE_DEFINITION))
+        accounts = Cache(client, read_as(SERVICE_ACCOUNT, Owned))
+        roots = Cache(
+            client, read_as(CONFIG_MAP, Owned), fields=f"metadata.name={ROOT_CERTIFICATE}"
+        )
+        self.definitions = Cache(client, read_as(CUSTOM_RESOURCE_DEFINITION, Owned))
         self.pods = pods
         self.collector = GarbageCollector(client, recorder)
         volumes = Cache(
@@ -144,7 +140,7 @@ class Manager:
         )
         nodes = Cache(client, NODES)
         endpoints = Cache(client, ENDPOINTS.untyped)
-        pieces = Cache(client, owned(ENDPOINT_SLICE), labels=MANAGED_BY)
+        pieces = Cache(client, read_as(ENDPOINT_SLICE, Owned), labels=MANAGED_BY)
         budgets = Cache(client, POD_DISRUPTION_BUDGET.untyped, indexes=by_namespace)
         device_claims = Cache(client, RESOURCE_CLAIM.untyped, indexes={"owner": owners})
         self.controllers: list[Controller] = [

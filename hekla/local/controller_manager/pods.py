@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from hekla.api.bounded import BoundedCache
-from hekla.api.kinds import Kind
+from hekla.api.kinds import read_as
 from hekla.api.kubernetes.core import POD
 from hekla.api.meta import OwnerReference
 from hekla.api.text.times import instant
@@ -376,7 +376,7 @@ async def patch_status(client: Client, pod: Pod, status: Json) -> None:
     )
 
 
-PODS: Kind[Pod] = Kind(POD.group, POD.version, POD.kind, POD.plural, POD.namespaced, Pod)
+PODS = read_as(POD, Pod)
 
 
 def matches(selector: Json | None, labels: dict[str, str]) -> bool:

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import msgspec
 
-from hekla.api.kinds import Kind
+from hekla.api.kinds import read_as
 from hekla.api.kubernetes.core import SECRET, SERVICE_ACCOUNT
 from hekla.api.names import SERVICE_ACCOUNT_NAME, SERVICE_ACCOUNT_UID
 from hekla.kube.cache import Cache
@@ -35,9 +35,7 @@ class TokenSecret(msgspec.Struct, gc=False):
     metadata: Metadata
 
 
-TOKEN_SECRETS: Kind[TokenSecret] = Kind(
-    SECRET.group, SECRET.version, SECRET.kind, SECRET.plural, SECRET.namespaced, TokenSecret
-)
+TOKEN_SECRETS = read_as(SECRET, TokenSecret)
 
 
 def account_of(secret: TokenSecret) -> list[str]:

@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from hekla.api.kinds import Kind
+from hekla.api.kinds import read_as
+from hekla.api.kubernetes.coordination import LEASE
 from hekla.api.kubernetes.core import NODE
 from hekla.api.names import HOSTNAME, ZONE
 from hekla.api.trees import Json
@@ -112,7 +113,7 @@ class Node(msgspec.Struct, gc=False):
         }
 
 
-NODES: Kind[Node] = Kind(NODE.group, NODE.version, NODE.kind, NODE.plural, NODE.namespaced, Node)
+NODES = read_as(NODE, Node)
 
 
 class LeaseMetadata(msgspec.Struct, rename="camel", gc=False):
@@ -133,7 +134,7 @@ class Lease(msgspec.Struct, gc=False):
     spec: LeaseSpec = msgspec.field(default_factory=LeaseSpec)
 
 
-LEASES: Kind[Lease] = Kind("coordination.k8s.io", "v1", "Lease", "leases", True, Lease)
+LEASES = read_as(LEASE, Lease)
 
 
 def as_json(taints: tuple[Taint, ...]) -> list[dict[str, Any]]:

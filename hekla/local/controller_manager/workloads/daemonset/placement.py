@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from hekla.api.kinds import Kind
+from hekla.api.kinds import read_as
 from hekla.api.kubernetes.core import NODE
 from hekla.api.kubernetes.placement import NodeSelector
 from hekla.api.selectors import matches_node
@@ -69,7 +69,7 @@ class Node(msgspec.Struct, gc=False):
         )
 
 
-NODES: Kind[Node] = Kind(NODE.group, NODE.version, NODE.kind, NODE.plural, NODE.namespaced, Node)
+NODES = read_as(NODE, Node)
 
 
 class Fit(NamedTuple):
