@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from hekla.api.kubernetes.core import ENDPOINTS
+from hekla.api.kubernetes.core import ENDPOINTS, SERVICE
 from hekla.api.kubernetes.discovery import ENDPOINT_SLICE
 from hekla.api.trees import Json
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
 from hekla.kube.controller import Controller
 from hekla.kube.errors import AlreadyExists, Forbidden, NotFound
+from hekla.local.controller_manager import ownership
 from hekla.local.controller_manager.garbage import Owned
 from hekla.local.controller_manager.nodes.nodes import Node
 from hekla.local.controller_manager.pods import Pod
@@ -186,16 +187,7 @@ def slice_body(service: Json) -> Json:
             "generateName": f"{meta['name']}-",
             "namespace": meta["namespace"],
             "labels": labels,
-            "ownerReferences": [
-                {
-                    "apiVersion": "v1",
-                    "kind": "Service",
-                    "name": meta["name"],
-                    "uid": meta["uid"],
-                    "controller": True,
-                    "blockOwnerDeletion": True,
-                }
-            ],
+            "ownerReferences": [ownership.reference(SERVICE, service)],
         }
     }
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from ipaddress import ip_address
 
+from hekla.api.kubernetes.core import ENDPOINTS
 from hekla.api.trees import Json
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
 from hekla.kube.controller import Controller
 from hekla.local.controller_manager.garbage import Owned
+from hekla.local.controller_manager.ownership import reference
 from hekla.local.controller_manager.services.endpoints import Slices
 from hekla.local.controller_manager.services.slices import MANAGED_BY, SERVICE_NAME, Group, identity
 
@@ -104,16 +106,7 @@ class MirroringController(Controller):
             "namespace": namespace,
             "annotations": annotations,
             "labels": {**(meta.get("labels") or {}), SERVICE_NAME: name, MANAGED_BY: MANAGER},
-            "ownerReferences": [
-                {
-                    "apiVersion": "v1",
-                    "kind": "Endpoints",
-                    "name": name,
-                    "uid": meta["uid"],
-                    "controller": True,
-                    "blockOwnerDeletion": True,
-                }
-            ],
+            "ownerReferences": [reference(ENDPOINTS, endpoints)],
         }
         groups = groups_of(endpoints)
         if groups:
