@@ -46,7 +46,7 @@ from hekla.scheduler.binder import Binder
 from hekla.scheduler.devices import device_map, locks_of, volume_patience
 from hekla.scheduler.extender import ExtenderClient
 from hekla.scheduler.hash_ring import Ring
-from hekla.scheduler.informers import EVERY_NODE, Informers, NodeSelector
+from hekla.scheduler.informers import EVERY_NODE, Informers, NodeSelector, sources
 from hekla.scheduler.localtime import time_zone
 from hekla.scheduler.metrics import ASSUMED, CYCLE, JobMetrics, PluginMetrics
 from hekla.scheduler.node_usage import LoadCollector
@@ -207,16 +207,8 @@ class Scheduler:
         self.policy = policy
         self.recorder = recorder
         self.period = period
-        self.informers = Informers(
-            client,
-            state,
-            selector,
-            device_map(policy.policy),
-            batch=batch,
-            ring=ring,
-            taint_rules=taint_rules,
-            whole=recording is not None,
-        )
+        wanted = sources(state, selector, device_map(policy.policy), batch, ring, taint_rules)
+        self.informers = Informers(client, state, wanted, whole=recording is not None)
         ask = ExtenderClient()
         state.use_extender(ask if recording is None else RecordedExtender(recording, ask))
         self.load = LoadCollector(

@@ -173,18 +173,10 @@ class Informers:
     """The caches behind the state.  Every event sets `changed`."""
 
     def __init__(
-        self,
-        client: Client,
-        state: State,
-        selector: NodeSelector = EVERY_NODE,
-        device_map: tuple[str, str] = DEFAULT_MAP,
-        *,
-        batch: bool = True,
-        ring: Ring | None = None,
-        taint_rules: bool = False,
-        whole: bool = False,
+        self, client: Client, state: State, wanted: Iterable[Source], *, whole: bool = False
     ) -> None:
-        """`whole`: decode all fields of pods, as a recording needs them."""
+        """`wanted`: which kinds, and who takes their objects (`sources`).  `whole`: decode all
+        fields of pods, as a recording needs them."""
         self.state = state
         self.changed = asyncio.Event()
         self.caches: list[Cache[Tree]] = []
@@ -193,7 +185,7 @@ class Informers:
         """(Kind, key) of rejected objects that were reported -> the reason."""
         self.uids: dict[tuple[str, str], str] = {}
         """(Kind, key) of rejected objects -> their uid."""
-        for source in sources(state, selector, device_map, batch, ring, taint_rules):
+        for source in wanted:
             fields = f"metadata.name={source.name}" if source.name else ""
             kind = (
                 partial_pods.POD if source.kind is core.POD and not whole else source.kind.untyped

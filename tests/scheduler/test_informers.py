@@ -14,7 +14,7 @@ from hekla.engine.model.state import State
 from hekla.kube.client import Client
 from hekla.kube.connection import config
 from hekla.scheduler import informers as feeding
-from hekla.scheduler.informers import Informers
+from hekla.scheduler.informers import Informers, sources
 from tests.apiserver_process import ApiServerProcess
 
 
@@ -27,7 +27,7 @@ async def test_a_kind_that_only_some_plugins_read_may_be_missing_and_may_come(
             for kind in (scheduling.POD_GROUP, scheduling.QUEUE):
                 await client.create(CUSTOM_RESOURCE_DEFINITION.untyped, crds.definition(kind))
             state = State()
-            feed = Informers(client, state)
+            feed = Informers(client, state, sources(state))
             await asyncio.wait_for(feed.start(), 60)
             assert "hypernodes" in caplog.text
             assert "goes on without" in caplog.text

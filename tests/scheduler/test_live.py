@@ -27,7 +27,7 @@ from hekla.kube.client import Client
 from hekla.kube.connection import config
 from hekla.kube.errors import AlreadyExists, NotFound
 from hekla.scheduler.daemon import make_queues
-from hekla.scheduler.informers import Informers, NodeSelector
+from hekla.scheduler.informers import Informers, NodeSelector, sources
 from tests.scheduler.conftest import of_scheduler
 
 NUMBERS = itertools.count()
@@ -347,7 +347,7 @@ async def test_queues_are_made_where_they_are_missing(client: Client, there: lis
 @core_scenario(155)
 async def test_the_first_cycle_waits_for_what_it_needs_and_no_longer(client: Client) -> None:
     state = State()
-    feed = Informers(client, state)
+    feed = Informers(client, state, sources(state))
     await asyncio.wait_for(feed.start(), 60)
     assert all(cache.has_synced for cache in feed.needed)
     for cache in feed.caches:
@@ -363,7 +363,7 @@ async def test_a_stop_ends_the_waiting() -> None:
         async with Client(
             config.load(master=f"http://127.0.0.1:{silent.getsockname()[1]}", environment={})
         ) as client:
-            feed = Informers(client, State())
+            feed = Informers(client, State(), sources(State()))
             waiting = asyncio.create_task(feed.start())
             await asyncio.sleep(0.1)
             assert not waiting.done()
