@@ -6,7 +6,7 @@ Reference: plugins-placement 1.6 (NodeAffinity, TaintToleration).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -188,6 +188,14 @@ def node_terms(trees: Sequence[Tree] | None) -> tuple[NodeTerm, ...]:
             continue
         result.append(term)
     return tuple(result)
+
+
+def any_term(terms: Iterable[NodeTerm], nodes: NodeTable) -> Bools:
+    """`[nodes]`: those that one of the alternatives of a node selector means."""
+    either = np.zeros(len(nodes), dtype=np.bool_)
+    for term in terms:
+        either |= term.mask(nodes)
+    return either
 
 
 def tolerations(trees: Sequence[Tree] | None) -> tuple[Toleration, ...]:

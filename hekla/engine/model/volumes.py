@@ -243,9 +243,8 @@ class VolumeBinder:
         known = self._masks.get(name)
         if known is not None and known[0] is volume and known[1] == nodes.static_version:
             return known[2]
-        mask = np.zeros(len(nodes), dtype=np.bool_)
-        for term in matching.node_terms(required.get("nodeSelectorTerms")):
-            mask |= term.mask(nodes)
+        terms = matching.node_terms(required.get("nodeSelectorTerms"))
+        mask = matching.any_term(terms, nodes)
         self._masks[name] = volume, nodes.static_version, mask
         return mask
 
@@ -266,8 +265,8 @@ class VolumeBinder:
                     {"key": at.get("key"), "operator": "In", "values": at.get("values")}
                     for at in one.get("matchLabelExpressions") or ()
                 ]
-                for term in matching.node_terms([{"matchExpressions": wanted}]):
-                    possible = possible | term.mask(nodes)
+                terms = matching.node_terms([{"matchExpressions": wanted}])
+                possible |= matching.any_term(terms, nodes)
         driver = self._get("CSIDriver", provisioner)
         if driver is None or not (driver.get("spec") or {}).get("storageCapacity"):
             return possible, every

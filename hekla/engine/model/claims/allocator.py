@@ -260,12 +260,8 @@ class DeviceAllocator:
     @staticmethod
     def _usable(allocation: Tree | None, nodes: NodeTable) -> Bools:
         """`[nodes]`: where an allocation that names nodes can be used."""
-        either = np.zeros(len(nodes), dtype=np.bool_)
-        for term in matching.node_terms(
-            ((allocation or {}).get("nodeSelector") or {}).get("nodeSelectorTerms")
-        ):
-            either |= term.mask(nodes)
-        return either
+        selector = (allocation or {}).get("nodeSelector") or {}
+        return matching.any_term(matching.node_terms(selector.get("nodeSelectorTerms")), nodes)
 
     def ask(self, task: Task, view: NodeView) -> Answers | None:
         """What the nodes of the view have for the pod's open claims; None where none is open."""

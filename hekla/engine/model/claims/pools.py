@@ -106,9 +106,8 @@ class Group:
         """`[nodes]`, for a group that is not one node's own."""
         result = nodes.ready.copy()
         if self.selector is not None:
-            either = np.zeros(len(nodes), dtype=np.bool_)
-            for term in matching.node_terms(self.selector.get("nodeSelectorTerms")):
-                either |= term.mask(nodes)
+            terms = matching.node_terms(self.selector.get("nodeSelectorTerms"))
+            either = matching.any_term(terms, nodes)
             result &= either
         return result
 

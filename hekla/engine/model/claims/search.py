@@ -8,9 +8,10 @@ found out in few steps.  A search that takes too many steps gives up, which coun
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from hekla.api.trees import Tree
@@ -138,7 +139,7 @@ class _Search:
         """Devices that each claim has; none is given to a claim twice unless it is shared."""
         self.consumed: dict[DeviceKey, dict[str, int]] = {}
         self.counters: dict[PoolKey, dict[tuple[str, str], int]] = {}
-        self.suiting: dict[tuple[int, int], list[Device]] = {}
+        self.suiting: dict[int, list[Device]] = {}
         self.looks = {
             one.attribute for claim_request in claim_requests for one in claim_request.constraints
         }
@@ -343,17 +344,19 @@ class _Search:
 
     def suit(self, choice: Choice) -> list[Device]:
         """The devices that a choice means, whether or not they are free."""
-        key = id(choice), 0
-        found = self.suiting.get(key)
+        found = self.suiting.get(id(choice))
         if found is None:
-            found = self.suiting[key] = [one for one in self.devices if self._suits(choice, one)]
+            found = self.suiting[id(choice)] = [
+                one for one in self.devices if self._suits(choice, one)
+            ]
         return found
 
     def _suits(self, choice: Choice, device: Device) -> bool:
         made = self.classes.get(choice.device_class)
         if made is None:
             return False
-        for text in self._expressions(choice, made):
+        stated = expressions((made.get("spec") or {}).get("selectors"))
+        for text in chain(stated, choice.selectors):
             verdict = verdict_on(device, text)
             if isinstance(verdict, str):
                 self.trouble = verdict
@@ -365,10 +368,6 @@ class _Search:
             if capacity is None or capacity.consumed(asked) is None:
                 return False
         return True
-
-    def _expressions(self, choice: Choice, made: Tree) -> Iterator[str]:
-        yield from expressions((made.get("spec") or {}).get("selectors"))
-        yield from choice.selectors
 
 
 def _tolerated(choice: Choice, device: Device) -> bool:

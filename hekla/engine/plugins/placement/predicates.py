@@ -465,10 +465,7 @@ def _node_affinity(pods: PodClass, nodes: NodeView, task: Task | None) -> Bools 
         for requirement in pods.node_selector:
             mask &= requirement.mask(table)
         if pods.node_terms is not None:
-            either = np.zeros(len(table), dtype=np.bool_)
-            for term in pods.node_terms:
-                either |= term.mask(table)
-            mask &= either
+            mask &= matching.any_term(pods.node_terms, table)
         return mask
 
     return nodes.take(pods.static("NodeAffinity", nodes.table, compute))
