@@ -215,26 +215,11 @@ class Manager:
 FLAGS = (
     *connection_flags(0),
     Flag("root-ca-file", TEXT, "", "certificate of the authority that every namespace is given"),
-    Flag(
-        "node-monitor-grace-period",
-        SECONDS,
-        GRACE,
-        "how long a node may be silent before it counts as lost",
-    ),
-    Flag(
-        "cluster-signing-cert-file",
-        TEXT,
-        "",
-        "certificate of the authority that signs approved requests; empty to sign none",
-    ),
+    Flag("node-monitor-grace-period", SECONDS, GRACE, "how long a node may be silent before it counts as lost"),
+    Flag("cluster-signing-cert-file", TEXT, "", "certificate of the authority that signs approved requests; empty to sign none"),
     Flag("cluster-signing-key-file", TEXT, "", "its key"),
-    Flag(
-        "storage-dir",
-        TEXT,
-        "",
-        'directory below which volumes of the class "standard" are made; empty for no such class',
-    ),
-)
+    Flag("storage-dir", TEXT, "", 'directory below which volumes of the class "standard" are made; empty for no such class'),
+)  # fmt: skip
 
 
 async def work(daemon: Daemon) -> None:

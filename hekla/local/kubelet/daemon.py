@@ -56,110 +56,32 @@ def threshold_problem(text: str) -> str | None:
 
 FLAGS = (
     *connection_flags(0, 0),
-    Flag(
-        "root-dir",
-        TEXT,
-        "",
-        "directory for pods: volumes, logs, records (default ~/.local/state/hekla/agent)",
-    ),
-    Flag(
-        "nodes",
-        WHOLE,
-        1,
-        "how many nodes this machine is; 0 for fake nodes only",
-        check=between(0, 250),
-    ),
-    Flag(
-        "node-name",
-        TEXT,
-        "",
-        "name of the node; several get -0, -1 ... behind it (default: the machine's name, or node)",
-    ),
+    Flag("root-dir", TEXT, "", "directory for pods: volumes, logs, records (default ~/.local/state/hekla/agent)"),
+    Flag("nodes", WHOLE, 1, "how many nodes this machine is; 0 for fake nodes only", check=between(0, 250)),
+    Flag("node-name", TEXT, "", "name of the node; several get -0, -1 ... behind it (default: the machine's name, or node)"),
     Flag("node-cpu", TEXT, "", "cpu of each node (default: the machine's)", check=quantity_problem),
-    Flag(
-        "node-memory",
-        TEXT,
-        "",
-        "memory of each node (default: the machine's)",
-        check=quantity_problem,
-    ),
+    Flag("node-memory", TEXT, "", "memory of each node (default: the machine's)", check=quantity_problem),
     Flag("images", TEXT, "", "YAML file with rows for the table of images"),
-    Flag(
-        "container-log-max-size",
-        TEXT,
-        "10Mi",
-        "bytes of a container's log that go at a time when it is full",
-        check=quantity_problem,
-    ),
-    Flag(
-        "container-log-max-files",
-        WHOLE,
-        5,
-        "so many of these sizes are kept",
-        check=between(2, 1000),
-    ),
-    Flag(
-        "api-server-address",
-        TEXT,
-        "",
-        "host:port at which pods reach the API server (default: as the kubeconfig has it)",
-    ),
-    Flag(
-        "isolation",
-        TEXT,
-        "auto",
-        "auto, shared-network to leave pods in this machine's network, or none to do without any namespaces",
-    ),
-    Flag(
-        "closed-paths",
-        TEXTS,
-        [],
-        "directories that no pod sees, such as that of the cluster's keys (the root-dir is one already)",
-    ),
-    Flag(
-        "eviction-hard",
-        TEXT,
-        pressure.DEFAULT,
-        "how little memory, disk and processes a node lets be left",
-        check=threshold_problem,
-    ),
-    Flag(
-        "port",
-        WHOLE,
-        0,
-        "port of the node's endpoint on 127.0.0.1; 0 for any free one",
-        check=between(0, 65535),
-    ),
-    Flag(
-        "tls-cert-file",
-        TEXT,
-        "",
-        "certificate of the node's endpoint (default: one of its own making)",
-    ),
+    Flag("container-log-max-size", TEXT, "10Mi", "bytes of a container's log that go at a time when it is full", check=quantity_problem),
+    Flag("container-log-max-files", WHOLE, 5, "so many of these sizes are kept", check=between(2, 1000)),
+    Flag("api-server-address", TEXT, "", "host:port at which pods reach the API server (default: as the kubeconfig has it)"),
+    Flag("isolation", TEXT, "auto", "auto, shared-network to leave pods in this machine's network, or none to do without any namespaces"),
+    Flag("closed-paths", TEXTS, [], "directories that no pod sees, such as that of the cluster's keys (the root-dir is one already)"),
+    Flag("eviction-hard", TEXT, pressure.DEFAULT, "how little memory, disk and processes a node lets be left", check=threshold_problem),
+    Flag("port", WHOLE, 0, "port of the node's endpoint on 127.0.0.1; 0 for any free one", check=between(0, 65535)),
+    Flag("tls-cert-file", TEXT, "", "certificate of the node's endpoint (default: one of its own making)"),
     Flag("tls-private-key-file", TEXT, "", "key of that certificate"),
     Flag("client-ca-file", TEXT, "", "authority of those who may ask the node's endpoint"),
-    Flag(
-        "fake-nodes",
-        WHOLE,
-        0,
-        "how many nodes to make up, whose pods only pretend to run",
-        check=between(0, 100_000),
-    ),
+    Flag("fake-nodes", WHOLE, 0, "how many nodes to make up, whose pods only pretend to run", check=between(0, 100_000)),
     Flag("fake-node-name", TEXT, FAKE_NAME, "name of fake nodes; -0, -1 ... follow"),
     Flag("fake-node-cpu", TEXT, "32", "cpu of each fake node", check=quantity_problem),
     Flag("fake-node-memory", TEXT, "256Gi", "memory of each fake node", check=quantity_problem),
-    Flag(
-        "fake-node-pods", WHOLE, 110, "pods that each fake node takes", check=between(1, 1_000_000)
-    ),
-    Flag(
-        "fake-node-gpus", WHOLE, 0, "nvidia.com/gpu of each fake node", check=between(0, 1_000_000)
-    ),
+    Flag("fake-node-pods", WHOLE, 110, "pods that each fake node takes", check=between(1, 1_000_000)),
+    Flag("fake-node-gpus", WHOLE, 0, "nvidia.com/gpu of each fake node", check=between(0, 1_000_000)),
     Flag("fake-node-labels", TEXTS, [], "key=value labels of fake nodes"),
-    Flag(
-        "fake-node-taint", YES_NO, False, "taint fake nodes with kwok.x-k8s.io/node=fake:NoSchedule"
-    ),
+    Flag("fake-node-taint", YES_NO, False, "taint fake nodes with kwok.x-k8s.io/node=fake:NoSchedule"),
     Flag("stop-pods-on-exit", YES_NO, False, "end all containers when the agent is told to stop"),
-)
+)  # fmt: skip
 
 
 def labels_of(texts: list[str]) -> dict[str, str]:
