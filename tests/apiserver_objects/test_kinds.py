@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from hekla.local.apiserver.objects import builtin, columns, events
-from hekla.local.apiserver.objects.columns.cells import duration
 from hekla.local.apiserver.objects.kind import Kind
 from hekla.local.apiserver.objects.merging.patch import apply_merge
 
@@ -434,17 +433,6 @@ def test_autoscalers_have_two_versions() -> None:
 
 
 # --- columns --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (45, "45s"), (127, "2m7s"), (120, "2m"), (3600, "60m"), (11520, "3h12m"), (86400 * 5, "5d"), (86400 * 3 + 3600, "3d1h"),
-        (-5, "<invalid>"),
-    ],
-)  # fmt: skip
-def test_ages_are_short(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
 
 
 def cells(kind: Kind, tree: dict[str, Any], wide: bool = False) -> dict[str, Any]:

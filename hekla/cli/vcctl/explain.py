@@ -13,12 +13,13 @@ from collections.abc import Iterator
 from hekla.api import batch, scheduling
 from hekla.api.kubernetes import core
 from hekla.api.names import EXPLANATION, IGNORED, WAITING
+from hekla.api.podsummary import summary
 from hekla.cli.vcctl.command import Invocation
 from hekla.cli.vcctl.connection import Api, Tree, find, name_of
 from hekla.cli.vcctl.jobtable import phase
 from hekla.cli.vcctl.jobview import EVENT, event_table
 from hekla.cli.vcctl.output import document, printed
-from hekla.cli.vcctl.pods import JOB_LABEL, cells
+from hekla.cli.vcctl.pods import JOB_LABEL
 from hekla.kube.errors import ApiError, NotFound
 
 JOB = batch.JOB.untyped
@@ -119,7 +120,7 @@ def explanation(job: Tree, queue: Tree | None, group: Tree | None, pods: list[Tr
         "podGroup": (group or {}).get("metadata", {}).get("name", ""),
         "podGroupPhase": status.get("phase") or "",
         "minAvailable": spec.get("minAvailable") or 0,
-        "pods": dict(Counter(cells(pod, 0.0)[1] for pod in pods)),
+        "pods": dict(Counter(summary(pod).status for pod in pods)),
         **(numbers(group) if waiting else {}),
         "constraint": (waiting.get("reason") or "").lower(),
         "text": waiting.get("message") or "",
@@ -279,7 +280,7 @@ def _node_lines(unfit: dict[str, str], pods: list[Tree]) -> Iterator[str]:
 
 def _pod_lines(pods: list[Tree], *, known: bool) -> Iterator[str]:
     """`known`: the reason why pods have no node has been printed."""
-    reasons = Counter(cells(pod, 0.0)[1] for pod in pods)
+    reasons = Counter(summary(pod).status for pod in pods)
     if reasons:
         yield (
             "  Pods: "

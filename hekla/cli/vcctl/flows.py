@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from hekla.api import flow
 from hekla.api.kinds import Kind
-from hekla.cli.vcctl.ages import age
+from hekla.api.text.ages import age
 from hekla.cli.vcctl.command import CommandError, Invocation
 from hekla.cli.vcctl.connection import Action, Api, Tree, find
 from hekla.cli.vcctl.jobs import open_error
@@ -34,7 +34,7 @@ def _flow_cells(item: Tree, now: float) -> tuple[str, ...]:
         item["metadata"],
         ((item.get("status") or {}).get("state") or {}).get("phase") or "",
     )
-    when = age(metadata.get("creationTimestamp"), now, whole_years=True)
+    when = age(metadata.get("creationTimestamp"), now)
     return metadata["name"], metadata.get("namespace") or "", phase, when
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from hekla.api import names
 from hekla.api.kubernetes import core
 from hekla.api.text.quantity import Quantity
-from hekla.cli.vcctl.ages import age, full
+from hekla.cli.vcctl.ages import full, own_age
 from hekla.cli.vcctl.connection import Api, Tree
 from hekla.kube.errors import ApiError
 from hekla.kube.http.client import TransportError
@@ -221,9 +221,9 @@ def _event(event: Tree, now: float) -> tuple[str, ...]:
     origin = source.get("component") or event.get("reportingComponent") or ""
     host = source.get("host") or event.get("reportingInstance") or ""
     first = event.get("firstTimestamp") or event.get("eventTime")
-    when, count = age(first, now), event.get("count") or 1
+    when, count = own_age(first, now), event.get("count") or 1
     if count > 1:
-        when = f"{age(event.get('lastTimestamp') or first, now)} (x{count} over {when})"
+        when = f"{own_age(event.get('lastTimestamp') or first, now)} (x{count} over {when})"
     return (
         event.get("type") or "",
         event.get("reason") or "",

@@ -6,10 +6,9 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
+from hekla.api.text.ages import age
 from hekla.api.text.fielderrors import shown
-from hekla.api.text.times import instant
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects.kind import Column
 from hekla.local.apiserver.objects.merging.topology import empty_object
@@ -181,36 +180,6 @@ def go_type(resource: Resource, suffix: str = "") -> str:
         return f"*unstructured.Unstructured{suffix}"
     package = "core" if kind.group in ("", "events.k8s.io") else kind.group.partition(".")[0]
     return f"*{package}.{kind.kind}{suffix}"
-
-
-def age(stamp: Any, now: float) -> str:
-    """How long ago a timestamp was, in the short form of kubectl."""
-    try:
-        then = instant(f"{str(stamp)[:19]}Z")
-    except ValueError:
-        return "<unknown>"
-    seconds = int(now - then)
-    if seconds < -1:
-        return "<invalid>"
-    seconds = max(seconds, 0)
-    if seconds < 120:
-        return f"{seconds}s"
-    minutes = seconds // 60
-    if minutes < 10:
-        return f"{minutes}m{seconds % 60}s" if seconds % 60 else f"{minutes}m"
-    if minutes < 180:
-        return f"{minutes}m"
-    hours = minutes // 60
-    if hours < 8:
-        return f"{hours}h{minutes % 60}m" if minutes % 60 else f"{hours}h"
-    if hours < 48:
-        return f"{hours}h"
-    days = hours // 24
-    if hours < 192:
-        return f"{days}d{hours % 24}h" if hours % 24 else f"{days}d"
-    if days < 730:
-        return f"{days}d"
-    return f"{days // 365}y{days % 365}d" if days % 365 and days < 2920 else f"{days // 365}y"
 
 
 GENERIC = (

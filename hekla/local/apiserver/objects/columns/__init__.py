@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from hekla.api.text.ages import age
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects import jsonpath
 from hekla.local.apiserver.objects.columns import core, others, pod, workloads
-from hekla.local.apiserver.objects.columns.cells import AGE, NAME, age
+from hekla.local.apiserver.objects.columns.cells import AGE, NAME
 from hekla.local.apiserver.objects.kind import Column
 
 __all__ = ["AGE", "COLUMNS", "NAME", "custom_column", "of"]

@@ -1,57 +1,17 @@
-"""Building blocks of printer columns: ages in Kubernetes' short form, labels and selectors as text,
-container names. The functions are pure; `now` is a parameter, in seconds since the epoch."""
+"""Building blocks of printer columns: labels and selectors as text, container names. The functions
+are pure; `now` is a parameter, in seconds since the epoch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from hekla.api.text.times import instant
+from hekla.api.text.ages import age
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects.kind import Column
 
 Cell = Callable[[Json, float], Any]
-NONE, UNKNOWN, UNSET = "<none>", "<unknown>", "<unset>"
-
-
-def duration(length: float) -> str:
-    """A length of time in seconds as kubectl prints it: 45s, 2m7s, 3h12m, 5d."""
-    whole = int(length)
-    if whole < -1:
-        return "<invalid>"
-    if whole < 0:
-        return "0s"
-    if whole < 120:
-        return f"{whole}s"
-    minutes, rest = divmod(whole, 60)
-    if minutes < 10:
-        return f"{minutes}m{rest}s" if rest else f"{minutes}m"
-    if minutes < 180:
-        return f"{minutes}m"
-    hours, rest = divmod(minutes, 60)
-    if hours < 8:
-        return f"{hours}h{rest}m" if rest else f"{hours}h"
-    if hours < 48:
-        return f"{hours}h"
-    days, rest = divmod(hours, 24)
-    if hours < 192:
-        return f"{days}d{rest}h" if rest else f"{days}d"
-    if days < 730:
-        return f"{days}d"
-    years, rest = divmod(days, 365)
-    if years < 8:
-        return f"{years}y{rest}d" if rest else f"{years}y"
-    return f"{years}y"
-
-
-def age(timestamp: Any, now: float) -> str:
-    """How long ago a timestamp was, as `duration` prints it."""
-    if not isinstance(timestamp, str) or not timestamp:
-        return UNKNOWN
-    try:
-        return duration(now - instant(timestamp))
-    except ValueError:
-        return "<invalid>"
+NONE, UNSET = "<none>", "<unset>"
 
 
 def at(tree: Any, *path: str) -> Any:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from hekla.api.text.ages import UNKNOWN, age
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects.columns.cells import (
     AGE,
     CREATED,
     NAME,
     NONE,
-    UNKNOWN,
     UNSET,
-    age,
     at,
     cell,
     column,

@@ -1,10 +1,8 @@
-"""Printer columns of pods; the status column sums up how the pod is doing (local-cluster 1.10)."""
+"""Printer columns of pods (local-cluster 1.10)."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
-from hekla.api.text.times import instant
+from hekla.api.podsummary import has_condition, summary
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects.columns.cells import (
     AGE,
@@ -13,135 +11,8 @@ from hekla.local.apiserver.objects.columns.cells import (
     at,
     cell,
     column,
-    duration,
     wide,
 )
-
-
-class Summary(NamedTuple):
-    """What the statuses of a pod's containers add up to."""
-
-    ready: int
-    total: int
-    status: str
-    restarts: int
-    last_restart: float
-    """Seconds since the epoch; 0 if no container was restarted."""
-
-
-def summary(pod: Json) -> Summary:
-    """The values of the columns Ready, Status and Restarts, as kubectl's `printPod` computes them."""
-    spec, status = pod.get("spec") or {}, pod.get("status") or {}
-    reason = status.get("reason") or status.get("phase") or ""
-    if any(
-        condition.get("type") == "PodScheduled" and condition.get("reason") == "SchedulingGated"
-        for condition in status.get("conditions") or ()
-    ):
-        reason = "SchedulingGated"
-    sidecars = {
-        c.get("name")
-        for c in spec.get("initContainers") or ()
-        if c.get("restartPolicy") == "Always"
-    }
-    total = len(spec.get("containers") or ()) + len(sidecars)
-    first = _init(spec, status, sidecars)
-    ready, restarts, last = first.ready, first.restarts, first.last_restart
-    if first.reason:
-        reason = first.reason
-    if not first.reason or _condition(status, "Initialized"):
-        restarts, last = first.sidecar_restarts, first.sidecar_last
-        running = False
-        for container in reversed(status.get("containerStatuses") or ()):
-            restarts += container.get("restartCount") or 0
-            last = max(last, _finished(container))
-            state = container.get("state") or {}
-            waiting, ended = state.get("waiting") or {}, state.get("terminated")
-            if waiting.get("reason"):
-                reason = waiting["reason"]
-            elif ended is not None:
-                reason = ended.get("reason") or _ending(ended)
-            elif container.get("ready") and state.get("running") is not None:
-                running = True
-                ready += 1
-        if reason == "Completed" and running:
-            reason = "Running" if _condition(status, "Ready") else "NotReady"
-    if (pod.get("metadata") or {}).get("deletionTimestamp"):
-        if status.get("reason") == "NodeLost":
-            reason = "Unknown"
-        elif status.get("phase") not in ("Succeeded", "Failed"):
-            reason = "Terminating"
-    return Summary(ready, total, reason, restarts, last)
-
-
-class _Init(NamedTuple):
-    reason: str
-    """Init:..., empty if all init containers are done."""
-    ready: int
-    restarts: int
-    last_restart: float
-    sidecar_restarts: int
-    sidecar_last: float
-
-
-def _init(spec: Json, status: Json, sidecars: set[Any]) -> _Init:
-    ready = restarts = sidecar_restarts = 0
-    last = sidecar_last = 0.0
-    for position, container in enumerate(status.get("initContainerStatuses") or ()):
-        restarts += container.get("restartCount") or 0
-        last = max(last, _finished(container))
-        sidecar = container.get("name") in sidecars
-        if sidecar:
-            sidecar_restarts += container.get("restartCount") or 0
-            sidecar_last = max(sidecar_last, _finished(container))
-        state = container.get("state") or {}
-        waiting, ended = state.get("waiting") or {}, state.get("terminated")
-        if ended is not None and not ended.get("exitCode"):
-            continue
-        if sidecar and container.get("started"):
-            ready += bool(container.get("ready"))
-            continue
-        if ended is not None:
-            reason = f"Init:{ended.get('reason') or _ending(ended)}"
-        elif waiting.get("reason") and waiting["reason"] != "PodInitializing":
-            reason = f"Init:{waiting['reason']}"
-        else:
-            reason = f"Init:{position}/{len(spec.get('initContainers') or ())}"
-        return _Init(reason, ready, restarts, last, sidecar_restarts, sidecar_last)
-    return _Init("", ready, restarts, last, sidecar_restarts, sidecar_last)
-
-
-def _ending(ended: Json) -> str:
-    return (
-        f"Signal:{ended['signal']}"
-        if ended.get("signal")
-        else f"ExitCode:{ended.get('exitCode', 0)}"
-    )
-
-
-def _finished(container: Json) -> float:
-    moment = at(container, "lastState", "terminated", "finishedAt")
-    try:
-        return instant(moment) if isinstance(moment, str) else 0.0
-    except ValueError:
-        return 0.0
-
-
-def _condition(status: Json, name: str) -> bool:
-    return any(
-        c.get("type") == name and c.get("status") == "True" for c in status.get("conditions") or ()
-    )
-
-
-def _ready(pod: Json, _now: float) -> str:
-    shown = summary(pod)
-    return f"{shown.ready}/{shown.total}"
-
-
-def _restarts(pod: Json, now: float) -> str:
-    shown = summary(pod)
-    if shown.restarts and shown.last_restart:
-        return f"{shown.restarts} ({duration(now - shown.last_restart)} ago)"
-    return str(shown.restarts)
 
 
 def _address(pod: Json, _now: float) -> str:
@@ -154,20 +25,26 @@ def _gates(pod: Json, _now: float) -> str:
     if not gates:
         return NONE
     status = pod.get("status") or {}
-    met = sum(_condition(status, gate.get("conditionType", "")) for gate in gates)
+    met = sum(has_condition(status, gate.get("conditionType", "")) for gate in gates)
     return f"{met}/{len(gates)}"
 
 
 COLUMNS = (
     NAME,
-    column("Ready", _ready, "How many of the pod's containers are ready, of how many."),
+    column(
+        "Ready",
+        lambda pod, _now: summary(pod).readiness(),
+        "How many of the pod's containers are ready, of how many.",
+    ),
     column(
         "Status",
         lambda pod, _now: summary(pod).status,
         "The pod's phase, or what keeps it from its next one.",
     ),
     column(
-        "Restarts", _restarts, "How often containers of the pod were started again, and when last."
+        "Restarts",
+        lambda pod, now: summary(pod).restarts_text(now),
+        "How often containers of the pod were started again, and when last.",
     ),
     AGE,
     wide("IP", _address, "The pod's address; empty until it has one."),

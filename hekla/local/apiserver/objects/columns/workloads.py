@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from hekla.api.text.ages import age, human
 from hekla.api.text.times import instant
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects.columns.cells import (
     AGE,
     NAME,
     NONE,
-    age,
     at,
     cell,
     column,
     containers,
-    duration,
     labels,
     number,
     selector,
@@ -63,7 +62,7 @@ def _duration(job: Json, now: float) -> str:
     start, end = at(job, "status", "startTime"), at(job, "status", "completionTime")
     if not start:
         return ""
-    return duration((instant(end) if end else now) - instant(start))
+    return human((instant(end) if end else now) - instant(start))
 
 
 def _count(name: str, *path: str, description: str = "") -> Any:
