@@ -26,6 +26,7 @@ from hekla.kube.client import Client
 from hekla.kube.controller import Controller
 from hekla.kube.errors import AlreadyExists, ApiError, NotFound
 from hekla.kube.events import Recorder
+from hekla.kube.objects import controller_reference
 
 Tree = dict[str, Any]
 
@@ -125,8 +126,7 @@ def _owners(pod: Mapping[str, Any]) -> list[Tree]:
     metadata = pod["metadata"]
     if _controller_uid(metadata):
         return list(metadata["ownerReferences"])
-    own = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}
-    return [{**own, "controller": True, "blockOwnerDeletion": True}]
+    return [controller_reference(POD, metadata["name"], metadata["uid"])]
 
 
 def renewal(group: scheduling.PodGroup, wanted: Tree) -> Tree:

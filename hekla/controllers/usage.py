@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hekla.api.text.quantity import Quantity
+from hekla.podrules.resources import of_whole_pod
 
 Usage = dict[str, Quantity]
 
@@ -33,30 +34,15 @@ def pod_usage(spec: Mapping[str, Any]) -> Usage:
 
 def pod_resources(spec: Mapping[str, Any], side: str) -> Usage:
     """What a pod asks for (`side` is requests or limits), over all its containers."""
-    total: Usage = {}
-    for container in spec.get("containers") or ():
-        add(total, _of(container, side))
-    sidecars: Usage = {}
-    peak: Usage = {}
-    for container in spec.get("initContainers") or ():
-        own = _of(container, side)
-        if container.get("restartPolicy") == "Always":
-            add(total, own)
-            add(sidecars, own)
-            own = dict(sidecars)
-        else:
-            own = dict(own)
-            add(own, sidecars)
-        _raise_to(peak, own)
-    _raise_to(total, peak)
-    for name, text in ((spec.get("resources") or {}).get(side) or {}).items():
-        total[name] = Quantity.parse(text)  # resources of the whole pod take the place of the sum
-    overhead = {name: Quantity.parse(text) for name, text in (spec.get("overhead") or {}).items()}
-    add(
-        total,
-        {name: amount for name, amount in overhead.items() if side == "requests" or name in total},
-    )
-    return total
+
+    def part(resources: Mapping[str, Any]) -> Usage:
+        given = resources.get(side) or {}
+        if side == "requests":
+            # The API server fills absent requests from limits; templates have not been there yet.
+            given = {**(resources.get("limits") or {}), **given}
+        return {name: Quantity.parse(text) for name, text in given.items()}
+
+    return of_whole_pod(dict(spec), side, part)
 
 
 def add(total: Usage, more: Mapping[str, Quantity], times: int = 1) -> None:
@@ -64,21 +50,6 @@ def add(total: Usage, more: Mapping[str, Quantity], times: int = 1) -> None:
     for name, amount in more.items():
         part = amount * times
         total[name] = total[name] + part if name in total else part
-
-
-def _of(container: Mapping[str, Any], side: str) -> Usage:
-    resources = container.get("resources") or {}
-    given = resources.get(side) or {}
-    if side == "requests":
-        # The API server fills absent requests from limits; templates have not been there yet.
-        given = {**(resources.get("limits") or {}), **given}
-    return {name: Quantity.parse(text) for name, text in given.items()}
-
-
-def _raise_to(total: Usage, least: Mapping[str, Quantity]) -> None:
-    for name, amount in least.items():
-        if name not in total or total[name] < amount:
-            total[name] = amount
 
 
 def _extended(name: str) -> bool:

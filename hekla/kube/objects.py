@@ -50,3 +50,15 @@ def uid_of(obj: Any) -> str:
     if isinstance(obj, dict):
         return (obj.get("metadata") or {}).get("uid") or ""
     return str(obj.metadata.uid)
+
+
+def controller_reference(kind: Kind[Any], name: str, uid: str) -> dict[str, Any]:
+    """The owner reference to the object that manages another."""
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "name": name,
+        "uid": uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }

@@ -311,6 +311,20 @@ def aggregate(spec: Tree, part: Callable[[Tree], Amounts]) -> dict[str, Quantity
     return total
 
 
+def of_whole_pod(
+    spec: Tree, field: str, part: Callable[[Tree], Amounts] | None = None
+) -> dict[str, Quantity]:
+    """What a pod asks for (`field` is requests or limits): what its containers use at once, or what
+    it states as a whole, and its overhead.  `part`: what counts of a container's resources, if not
+    just that field."""
+    total = aggregate(spec, part or (lambda resources: amounts(resources, field)))
+    total.update(amounts(spec.get("resources") or {}, field))
+    for name, value in amounts(spec, "overhead").items():
+        if field == "requests" or name in total:
+            total[name] = total.get(name, ZERO) + value
+    return total
+
+
 def _add(total: dict[str, Quantity], more: Amounts) -> None:
     for name, value in more.items():
         total[name] = total[name] + value if name in total else value

@@ -21,6 +21,7 @@ from hekla.engine.model.claims.extended import ANNOTATION
 from hekla.kube.client import Client
 from hekla.kube.errors import ApiError, Conflict, NotFound
 from hekla.kube.http.client import TransportError
+from hekla.kube.objects import controller_reference
 from hekla.scheduler.claim_waiters import ClaimWaiters
 
 log = logging.getLogger(__name__)
@@ -198,18 +199,10 @@ class ClaimBinder(ClaimWaiters):
         before = (there.get("status") or {}).get("extendedResourceClaimStatus") or {}
         if before.get("resourceClaimName"):
             await self.discard(f"{namespace}/{before['resourceClaimName']}", uid)
-        owner = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "name": name,
-            "uid": uid,
-            "controller": True,
-            "blockOwnerDeletion": True,
-        }
         metadata = {
             "generateName": f"{name}-extended-resources-",
             "annotations": {ANNOTATION: "true"},
-            "ownerReferences": [owner],
+            "ownerReferences": [controller_reference(POD, name, uid)],
         }
         body = {
             "apiVersion": RESOURCE_CLAIM.api_version,

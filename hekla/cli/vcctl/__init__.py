@@ -8,6 +8,7 @@ interpreter.
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -25,25 +26,9 @@ def _single(name: str) -> int:
     return run(single(name), sys.argv[1:])
 
 
-def vsub() -> int:
-    return _single("vsub")
-
-
-def vjobs() -> int:
-    return _single("vjobs")
-
-
-def vqueues() -> int:
-    return _single("vqueues")
-
-
-def vcancel() -> int:
-    return _single("vcancel")
-
-
-def vsuspend() -> int:
-    return _single("vsuspend")
-
-
-def vresume() -> int:
-    return _single("vresume")
+vsub = partial(_single, "vsub")
+vjobs = partial(_single, "vjobs")
+vqueues = partial(_single, "vqueues")
+vcancel = partial(_single, "vcancel")
+vsuspend = partial(_single, "vsuspend")
+vresume = partial(_single, "vresume")

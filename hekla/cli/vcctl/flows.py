@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from hekla.api import flow
 from hekla.api.kinds import Kind
 from hekla.api.text.ages import age
 from hekla.cli.vcctl.command import CommandError, Invocation
-from hekla.cli.vcctl.connection import Action, Api, Tree, find
+from hekla.cli.vcctl.connection import Api, Tree, find
 from hekla.cli.vcctl.jobs import open_error
 from hekla.cli.vcctl.output import clean, document, printed
 from hekla.kube.errors import ApiError
@@ -75,69 +76,55 @@ def _documents(file: str, sort: Sort) -> Iterator[Tree]:
         }
 
 
-def _create(sort: Sort) -> Action:
-    async def create(api: Api, invocation: Invocation) -> None:
-        for tree in _documents(invocation.text("file"), sort):
-            namespace = tree["metadata"]["namespace"]
-            try:
-                created = await api.create(sort.kind, tree, namespace)
-                print(f"Created {sort.kind.kind}: {namespace}/{created['metadata']['name']}")
-            except (ApiError, TransportError) as error:
-                print(f"Failed to create {sort.kind.kind}: {_words(error)}")
-
-    return create
+async def _create(sort: Sort, api: Api, invocation: Invocation) -> None:
+    for tree in _documents(invocation.text("file"), sort):
+        namespace = tree["metadata"]["namespace"]
+        try:
+            created = await api.create(sort.kind, tree, namespace)
+            print(f"Created {sort.kind.kind}: {namespace}/{created['metadata']['name']}")
+        except (ApiError, TransportError) as error:
+            print(f"Failed to create {sort.kind.kind}: {_words(error)}")
 
 
 def _words(error: Exception) -> str:
     return error.message if isinstance(error, ApiError) else str(error)
 
 
-def _delete(sort: Sort) -> Action:
-    async def delete(api: Api, invocation: Invocation) -> None:
-        if invocation.text("file"):
-            for tree in _documents(invocation.text("file"), sort):
-                namespace, name = tree["metadata"]["namespace"], tree["metadata"].get("name") or ""
-                try:
-                    await api.delete(sort.kind, name, namespace)
-                    print(f"Deleted {sort.kind.kind}: {namespace}/{name}")
-                except (ApiError, TransportError) as error:
-                    print(f"Failed to delete {sort.kind.kind}: {_words(error)}")
-            return
-        name, namespace = invocation.text("name"), invocation.text("namespace")
-        if not name:
-            raise CommandError(f"{sort.noun} name must be specified")
-        await find(api, sort.kind, name, namespace)
-        await api.delete(sort.kind, name, namespace)
-        print(f"Deleted {sort.kind.kind}: {namespace}/{name}")
-
-    return delete
+async def _delete(sort: Sort, api: Api, invocation: Invocation) -> None:
+    if invocation.text("file"):
+        for tree in _documents(invocation.text("file"), sort):
+            namespace, name = tree["metadata"]["namespace"], tree["metadata"].get("name") or ""
+            try:
+                await api.delete(sort.kind, name, namespace)
+                print(f"Deleted {sort.kind.kind}: {namespace}/{name}")
+            except (ApiError, TransportError) as error:
+                print(f"Failed to delete {sort.kind.kind}: {_words(error)}")
+        return
+    name, namespace = invocation.text("name"), invocation.text("namespace")
+    if not name:
+        raise CommandError(f"{sort.noun} name must be specified")
+    await find(api, sort.kind, name, namespace)
+    await api.delete(sort.kind, name, namespace)
+    print(f"Deleted {sort.kind.kind}: {namespace}/{name}")
 
 
-def _list(sort: Sort) -> Action:
-    async def list_all(api: Api, invocation: Invocation) -> None:
-        everywhere = "all-namespaces" in invocation.values and invocation.on("all-namespaces")
-        items = (
-            await api.list(sort.kind, None if everywhere else invocation.text("namespace"))
-        ).items
-        if printed(invocation, sort.kind, items):
-            return
-        if not items:
-            print("No resources found")
-            return
-        _print(sort, items)
-
-    return list_all
+async def _list(sort: Sort, api: Api, invocation: Invocation) -> None:
+    everywhere = "all-namespaces" in invocation.values and invocation.on("all-namespaces")
+    items = (await api.list(sort.kind, None if everywhere else invocation.text("namespace"))).items
+    if printed(invocation, sort.kind, items):
+        return
+    if not items:
+        print("No resources found")
+        return
+    _print(sort, items)
 
 
-def _get(sort: Sort) -> Action:
-    async def get(api: Api, invocation: Invocation) -> None:
-        if not invocation.text("name"):
-            raise CommandError(f"name is mandatory to get the particular {sort.noun} details")
-        item = await find(api, sort.kind, invocation.text("name"), invocation.text("namespace"))
-        if not printed(invocation, sort.kind, [item], single=True):
-            _print(sort, [item])
-
-    return get
+async def _get(sort: Sort, api: Api, invocation: Invocation) -> None:
+    if not invocation.text("name"):
+        raise CommandError(f"name is mandatory to get the particular {sort.noun} details")
+    item = await find(api, sort.kind, invocation.text("name"), invocation.text("namespace"))
+    if not printed(invocation, sort.kind, [item], single=True):
+        _print(sort, [item])
 
 
 def _print(sort: Sort, items: Sequence[Tree]) -> None:
@@ -148,25 +135,22 @@ def _print(sort: Sort, items: Sequence[Tree]) -> None:
         print("".join(f"{value:<{width}}" for value, width in zip(row, widths, strict=True)))
 
 
-def _describe(sort: Sort) -> Action:
-    async def describe(api: Api, invocation: Invocation) -> None:
-        name, namespace, form = (
-            invocation.text("name"),
-            invocation.text("namespace"),
-            invocation.text("format"),
-        )
-        if name:
-            items = [clean(sort.kind, await find(api, sort.kind, name, namespace))]
-        else:
-            items = [_bare(item) for item in (await api.list(sort.kind, namespace)).items]
-        if not items:
-            return
-        if form not in ("yaml", "json"):
-            print(f"Unsupported format: {form}", end="")
-            return
-        print("\n\n".join(document(item, form) for item in items), end="")
-
-    return describe
+async def _describe(sort: Sort, api: Api, invocation: Invocation) -> None:
+    name, namespace, form = (
+        invocation.text("name"),
+        invocation.text("namespace"),
+        invocation.text("format"),
+    )
+    if name:
+        items = [clean(sort.kind, await find(api, sort.kind, name, namespace))]
+    else:
+        items = [_bare(item) for item in (await api.list(sort.kind, namespace)).items]
+    if not items:
+        return
+    if form not in ("yaml", "json"):
+        print(f"Unsupported format: {form}", end="")
+        return
+    print("\n\n".join(document(item, form) for item in items), end="")
 
 
 def _bare(item: Tree) -> Tree:
@@ -178,8 +162,8 @@ def _bare(item: Tree) -> Tree:
     }
 
 
-create_jobflow, create_jobtemplate = _create(FLOW), _create(TEMPLATE)
-delete_jobflow, delete_jobtemplate = _delete(FLOW), _delete(TEMPLATE)
-list_jobflows, list_jobtemplates = _list(FLOW), _list(TEMPLATE)
-get_jobflow, get_jobtemplate = _get(FLOW), _get(TEMPLATE)
-describe_jobflow, describe_jobtemplate = _describe(FLOW), _describe(TEMPLATE)
+create_jobflow, create_jobtemplate = partial(_create, FLOW), partial(_create, TEMPLATE)
+delete_jobflow, delete_jobtemplate = partial(_delete, FLOW), partial(_delete, TEMPLATE)
+list_jobflows, list_jobtemplates = partial(_list, FLOW), partial(_list, TEMPLATE)
+get_jobflow, get_jobtemplate = partial(_get, FLOW), partial(_get, TEMPLATE)
+describe_jobflow, describe_jobtemplate = partial(_describe, FLOW), partial(_describe, TEMPLATE)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from hekla.api import batch, bus
+from hekla.api.kinds import Kind
 from hekla.cli.vcctl.command import CommandError, Invocation
 from hekla.cli.vcctl.connection import Api, Tree, find, name_of
 from hekla.cli.vcctl.jobtable import table
 from hekla.cli.vcctl.jobview import events_text, job_text
 from hekla.cli.vcctl.output import is_wide, printed
+from hekla.kube.objects import controller_reference
 
 JOB = batch.JOB.untyped
 COMMAND = bus.COMMAND.untyped
@@ -194,36 +197,18 @@ async def vjobs(api: Api, invocation: Invocation) -> None:
     )
 
 
-async def suspend(api: Api, invocation: Invocation) -> None:
-    await _command(api, invocation, "suspend", "AbortJob")
-
-
-async def resume(api: Api, invocation: Invocation) -> None:
-    await _command(api, invocation, "resume", "ResumeJob")
-
-
-async def _command(api: Api, invocation: Invocation, verb: str, action: str) -> None:
+async def _command(verb: str, action: str, api: Api, invocation: Invocation) -> None:
     name = name_of(invocation, f"job name is mandatory to {verb} a particular job")
     job = await find(api, JOB, name, invocation.text("namespace"))
-    await api.create(
-        COMMAND, command_for(job, JOB.api_version, JOB.kind, action), job["metadata"]["namespace"]
-    )
+    await api.create(COMMAND, command_for(job, JOB, action), job["metadata"]["namespace"])
 
 
-def command_for(
-    target: Tree, api_version: str, kind: str, action: str, namespace: str = ""
-) -> Tree:
+def command_for(target: Tree, kind: Kind[Any], action: str, namespace: str = "") -> Tree:
     """The Command that asks a controller to act on an object, which owns it."""
-    reference = {
-        "apiVersion": api_version,
-        "kind": kind,
-        "name": target["metadata"]["name"],
-        "uid": target["metadata"].get("uid", ""),
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
+    name = target["metadata"]["name"]
+    reference = controller_reference(kind, name, target["metadata"].get("uid", ""))
     metadata: dict[str, Any] = {
-        "generateName": f"{target['metadata']['name']}-{action.lower()}-",
+        "generateName": f"{name}-{action.lower()}-",
         "namespace": namespace or target["metadata"].get("namespace", ""),
         "ownerReferences": [reference],
     }
@@ -236,15 +221,11 @@ def command_for(
     }
 
 
-async def delete(api: Api, invocation: Invocation) -> None:
-    await _delete(api, invocation, "delete")
-
-
-async def cancel(api: Api, invocation: Invocation) -> None:
-    await _delete(api, invocation, "cancel")
-
-
-async def _delete(api: Api, invocation: Invocation, verb: str) -> None:
+async def _delete(verb: str, api: Api, invocation: Invocation) -> None:
     name = name_of(invocation, f"job name is mandatory to {verb} a particular job")
     await api.delete(JOB, name, invocation.text("namespace"))
     print(f"{verb} job {name} successfully")
+
+
+suspend, resume = partial(_command, "suspend", "AbortJob"), partial(_command, "resume", "ResumeJob")
+delete, cancel = partial(_delete, "delete"), partial(_delete, "cancel")

@@ -127,7 +127,7 @@ async def operate(api: Api, invocation: Invocation) -> None:
     if action not in ACTIONS:
         raise CommandError(f"action {action} invalid, valid actions are open, close and update")
     queue = await find(api, QUEUE, name)
-    command = command_for(queue, QUEUE.api_version, QUEUE.kind, ACTIONS[action], COMMAND_NAMESPACE)
+    command = command_for(queue, QUEUE, ACTIONS[action], COMMAND_NAMESPACE)
     await api.create(COMMAND, command, COMMAND_NAMESPACE)
 
 

@@ -21,6 +21,7 @@ from hekla.controllers.events import Events
 from hekla.kube.client import Client
 from hekla.kube.controller import Controller
 from hekla.kube.errors import AlreadyExists, ApiError, NotFound
+from hekla.kube.objects import controller_reference
 from hekla.kube.schedule import Schedule, ScheduleError, parse, zone_named
 
 
@@ -337,14 +338,7 @@ def job_body(cron: batch.CronJob, name: str, run: float, *, stamped: bool = True
             "labels": dict(template.metadata.labels),
             "annotations": annotations,
             "ownerReferences": [
-                {
-                    "apiVersion": batch.CRON_JOB.api_version,
-                    "kind": batch.CRON_JOB.kind,
-                    "name": cron.metadata.name,
-                    "uid": cron.metadata.uid,
-                    "controller": True,
-                    "blockOwnerDeletion": True,
-                }
+                controller_reference(batch.CRON_JOB, cron.metadata.name, cron.metadata.uid)
             ],
         },
         "spec": msgspec.to_builtins(template.spec),

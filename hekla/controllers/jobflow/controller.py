@@ -21,6 +21,7 @@ from hekla.kube.client import Client
 from hekla.kube.controller import Controller, Expectations
 from hekla.kube.errors import AlreadyExists, NotFound
 from hekla.kube.metrics import Tally
+from hekla.kube.objects import controller_reference
 
 SUCCEEDED = Tally(
     "volcano_jobflow_succeed_phase_count", "Flows that have succeeded", ["jobflow_namespace"]
@@ -215,14 +216,7 @@ def job_body(
                 **({names.JOB_FLOW_ATTEMPT: str(attempt)} if attempt > 1 else {}),
             },
             "ownerReferences": [
-                {
-                    "apiVersion": flow.JOB_FLOW.api_version,
-                    "kind": flow.JOB_FLOW.kind,
-                    "name": owner.metadata.name,
-                    "uid": owner.metadata.uid,
-                    "controller": True,
-                    "blockOwnerDeletion": True,
-                }
+                controller_reference(flow.JOB_FLOW, owner.metadata.name, owner.metadata.uid)
             ],
         },
         "spec": spec,

@@ -16,6 +16,7 @@ from hekla.api import batch
 from hekla.api.kinds import Kind
 from hekla.controllers.job.plugins.arguments import Arguments
 from hekla.controllers.job.pod_template import Slot
+from hekla.kube.objects import controller_reference
 
 Tree = dict[str, Any]
 
@@ -109,11 +110,4 @@ def object_meta(job: batch.Job, name: str) -> Tree:
 
 def owner_reference(job: batch.Job) -> Tree:
     """The controller reference to a job."""
-    return {
-        "apiVersion": batch.JOB.api_version,
-        "kind": batch.JOB.kind,
-        "name": job.metadata.name,
-        "uid": job.metadata.uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
+    return controller_reference(batch.JOB, job.metadata.name, job.metadata.uid)

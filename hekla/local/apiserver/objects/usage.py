@@ -13,10 +13,11 @@ from functools import lru_cache
 import msgspec
 
 from hekla.api.bounded import BoundedCache
-from hekla.api.text.quantity import ZERO, Quantity
+from hekla.api.text.quantity import Quantity
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects.amounts import amount
 from hekla.local.apiserver.objects.defaults.pod import qos_class
+from hekla.podrules.resources import of_whole_pod
 
 Usage = dict[str, Quantity]
 
@@ -58,7 +59,7 @@ def _pod(tree: Json, used: Usage) -> None:
     if known is None:
         known = {}
         for field, prefix in (("requests", "requests."), ("limits", "limits.")):
-            for name, value in pod_resources(spec, field).items():
+            for name, value in of_whole_pod(spec, field).items():
                 _add_compute_resource(known, name, value, prefix)
         _usage_by_resources[asked] = known
     used.update(known)
@@ -89,42 +90,6 @@ def _add_compute_resource(used: Usage, name: str, value: Quantity, prefix: str) 
             used[name] = value
     elif prefix == "requests." and "/" in name:
         used[f"requests.{name}"] = value
-
-
-def pod_resources(spec: Json, field: str) -> Usage:
-    """The requests or limits of a whole pod: the sum over its containers, or more if an init
-    container needs more while it runs, plus overhead. `field` is `requests` or `limits`."""
-    together: Usage = {}
-    for container in spec.get("containers") or ():
-        _add(together, _resources(container, field))
-    beside: Usage = {}
-    """The sidecars that were started so far; they keep running."""
-    largest: Usage = {}
-    for container in spec.get("initContainers") or ():
-        own = _resources(container, field)
-        if container.get("restartPolicy") == "Always":
-            _add(beside, own)
-            _add(together, own)
-            _raise_to(largest, beside)
-        else:
-            _raise_to(
-                largest, {name: value + beside.get(name, ZERO) for name, value in own.items()}
-            )
-    _raise_to(together, largest)
-    whole = (spec.get("resources") or {}).get(field)
-    for name, text in (whole or {}).items():
-        together[name] = amount(text)
-    for name, text in (spec.get("overhead") or {}).items():
-        if field == "requests" or name in together:
-            together[name] = together.get(name, ZERO) + amount(text)
-    return together
-
-
-def _resources(container: Json, field: str) -> Usage:
-    return {
-        name: amount(text)
-        for name, text in ((container.get("resources") or {}).get(field) or {}).items()
-    }
 
 
 def _add(into: Usage, more: Usage) -> None:
