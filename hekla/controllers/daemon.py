@@ -101,68 +101,26 @@ FLAGS = (
     *metrics_flags(":8081"),
     *leader_flags("vc-controller-manager"),
     *gate_flags(),
-    Flag(
-        "scheduler-name",
-        ONCE_EACH,
-        ["volcano"],
-        "scheduler whose plain pods get PodGroups; may be given several times",
-    ),
-    Flag(
-        "controllers",
-        COMMA_LIST,
-        ["*", "-sharding-controller"],
-        "controllers to run, - before what not",
-        check=controllers_problem,
-    ),
+    Flag("scheduler-name", ONCE_EACH, ["volcano"], "scheduler whose plain pods get PodGroups; may be given several times"),
+    Flag("controllers", COMMA_LIST, ["*", "-sharding-controller"], "controllers to run, - before what not", check=controllers_problem),
     Flag("worker-threads", WHOLE, 3, "jobs worked on at one time, in eights"),
     Flag("worker-threads-for-cronjob", WHOLE, 3, "cron jobs worked on at one time, in eights"),
     Flag("worker-threads-for-podgroup", WHOLE, 5, "plain pods worked on at one time, in eights"),
-    Flag(
-        "worker-threads-for-queue",
-        WHOLE,
-        5,
-        "queues, and commands, worked on at one time, in eights",
-    ),
+    Flag("worker-threads-for-queue", WHOLE, 5, "queues, and commands, worked on at one time, in eights"),
     Flag("worker-threads-for-gc", WHOLE, 1, "expired jobs worked on at one time, in eights"),
-    Flag(
-        "max-requeue-num",
-        WHOLE,
-        15,
-        "failures in a row after which a job is terminated; negative: never",
-    ),
-    Flag(
-        "max-job-pods",
-        WHOLE,
-        MOST_PODS,
-        "pods that a job may need together; one whose minimum is larger is not begun, and says so; 0: any",
-        check=at_least(0),
-    ),
-    Flag(
-        "inherit-owner-annotations",
-        YES_NO,
-        True,
-        "let PodGroups of plain pods inherit their owners' annotations",
-    ),
-    Flag(
-        "scheduler-configs",
-        ONCE_EACH,
-        list(DEFAULT_FLAGS),
-        "deprecated; schedulers among which nodes are shared out where no ConfigMap says so, each as "
-        "name:type:minCPU:maxCPU:preferWarmup:minNodes:maxNodes",
-        check=scheduler_configs_problem,
-    ),
+    Flag("max-requeue-num", WHOLE, 15, "failures in a row after which a job is terminated; negative: never"),
+    Flag("max-job-pods", WHOLE, MOST_PODS,
+         "pods that a job may need together; one whose minimum is larger is not begun, and says so; 0: any", check=at_least(0)),
+    Flag("inherit-owner-annotations", YES_NO, True, "let PodGroups of plain pods inherit their owners' annotations"),
+    Flag("scheduler-configs", ONCE_EACH, list(DEFAULT_FLAGS),
+         "deprecated; schedulers among which nodes are shared out where no ConfigMap says so, each as "
+         "name:type:minCPU:maxCPU:preferWarmup:minNodes:maxNodes",
+         check=scheduler_configs_problem),
     Flag("shard-sync-period", SECONDS, 60.0, "period of the sharding controller"),
-    Flag(
-        "enable-node-event-trigger", YES_NO, True, "let node events start the sharding controller"
-    ),
-    Flag(
-        "sharding-configmap",
-        TEXT,
-        "volcano-sharding-configmap",
-        "configuration of the sharding controller",
-    ),
+    Flag("enable-node-event-trigger", YES_NO, True, "let node events start the sharding controller"),
+    Flag("sharding-configmap", TEXT, "volcano-sharding-configmap", "configuration of the sharding controller"),
     Flag("sharding-configmap-namespace", TEXT, "volcano-system", "namespace of that ConfigMap"),
-)
+)  # fmt: skip
 
 
 def controllers_of(client: Client, recorder: Recorder, options: Options) -> list[Controller]:

@@ -100,112 +100,49 @@ class DaemonError(Exception):
 
 def connection_flags(qps: float = 50.0, burst: int = 100) -> tuple[Flag, ...]:
     return (
-        Flag(
-            "kubeconfig",
-            TEXT,
-            "",
-            "path to the kubeconfig file (else KUBECONFIG, ~/.kube/config, in-cluster)",
-        ),
-        Flag(
-            "master",
-            TEXT,
-            "",
-            "the address of the Kubernetes API server (overrides any value in kubeconfig)",
-        ),
-        Flag(
-            "kube-api-qps", NUMBER, qps, "requests a second to the API server; 0 or less: no limit"
-        ),
+        Flag("kubeconfig", TEXT, "", "path to the kubeconfig file (else KUBECONFIG, ~/.kube/config, in-cluster)"),
+        Flag("master", TEXT, "", "the address of the Kubernetes API server (overrides any value in kubeconfig)"),
+        Flag("kube-api-qps", NUMBER, qps, "requests a second to the API server; 0 or less: no limit"),
         Flag("kube-api-burst", WHOLE, burst, "requests at once to the API server"),
-    )
+    )  # fmt: skip
 
 
 def health_flags() -> tuple[Flag, ...]:
     return (
         Flag("enable-healthz", YES_NO, False, "answer /healthz at --healthz-address"),
-        Flag(
-            "healthz-address",
-            TEXT,
-            ":11251",
-            "the address of the health server",
-            check=address_problem,
-        ),
+        Flag("healthz-address", TEXT, ":11251", "the address of the health server", check=address_problem),
         Flag("ca-cert-file", TEXT, "", "certificate authority of the clients of the health server"),
         Flag("tls-cert-file", TEXT, "", "certificate of the HTTPS server"),
         Flag("tls-private-key-file", TEXT, "", "key of the HTTPS server's certificate"),
-    )
+    )  # fmt: skip
 
 
 def metrics_flags(address: str = ":8080") -> tuple[Flag, ...]:
     return (
         Flag("enable-metrics", YES_NO, False, "answer /metrics at --listen-address"),
-        Flag(
-            "listen-address",
-            TEXT,
-            address,
-            "the address of the metrics server",
-            check=address_problem,
-        ),
-        Flag(
-            "enable-pprof", YES_NO, False, "accepted for compatibility; there is no pprof in Python"
-        ),
-    )
+        Flag("listen-address", TEXT, address, "the address of the metrics server", check=address_problem),
+        Flag("enable-pprof", YES_NO, False, "accepted for compatibility; there is no pprof in Python"),
+    )  # fmt: skip
 
 
 def leader_flags(name: str, namespace: str = "volcano-system") -> tuple[Flag, ...]:
     standard = Durations()
     return (
-        Flag(
-            "leader-elect",
-            YES_NO,
-            True,
-            "work only while holding a lease, so that of several copies one works",
-        ),
-        Flag(
-            "leader-elect-lease-duration",
-            SECONDS,
-            standard.lease,
-            "how long others wait for a leader that is silent",
-        ),
-        Flag(
-            "leader-elect-renew-deadline",
-            SECONDS,
-            standard.renew,
-            "how long a leader tries to renew before it gives up",
-        ),
-        Flag(
-            "leader-elect-retry-period",
-            SECONDS,
-            standard.retry,
-            "how long to wait between two tries",
-        ),
-        Flag(
-            "leader-elect-resource-lock",
-            TEXT,
-            "leases",
-            "what kind of object the lock is; always leases",
-            check=one_of("leases"),
-        ),
+        Flag("leader-elect", YES_NO, True, "work only while holding a lease, so that of several copies one works"),
+        Flag("leader-elect-lease-duration", SECONDS, standard.lease, "how long others wait for a leader that is silent"),
+        Flag("leader-elect-renew-deadline", SECONDS, standard.renew, "how long a leader tries to renew before it gives up"),
+        Flag("leader-elect-retry-period", SECONDS, standard.retry, "how long to wait between two tries"),
+        Flag("leader-elect-resource-lock", TEXT, "leases", "what kind of object the lock is; always leases", check=one_of("leases")),
         Flag("leader-elect-resource-name", TEXT, name, "name of the lease"),
         Flag("leader-elect-resource-namespace", TEXT, namespace, "namespace of the lease"),
-        Flag(
-            "lock-object-namespace",
-            TEXT,
-            "",
-            "deprecated; overrides --leader-elect-resource-namespace when given",
-        ),
-    )
+        Flag("lock-object-namespace", TEXT, "", "deprecated; overrides --leader-elect-resource-namespace when given"),
+    )  # fmt: skip
 
 
 def gate_flags() -> tuple[Flag, ...]:
     return (
-        Flag(
-            "feature-gates",
-            YES_NO_MAP,
-            GATES,
-            "comma-separated Name=true|false pairs",
-            check=known_names(*GATES),
-        ),
-    )
+        Flag("feature-gates", YES_NO_MAP, GATES, "comma-separated Name=true|false pairs", check=known_names(*GATES)),
+    )  # fmt: skip
 
 
 VERSION_FLAG = Flag("version", YES_NO, False, "print the version and exit")
@@ -213,8 +150,7 @@ VERSION_FLAG = Flag("version", YES_NO, False, "print the version and exit")
 
 def gate(options: Options, name: str) -> bool:
     """Whether a feature gate is on."""
-    value = {**GATES, **options.feature_gates}[name]
-    return bool(value)
+    return bool({**GATES, **options.feature_gates}[name])
 
 
 # running
@@ -349,11 +285,7 @@ async def _work(daemon: Daemon, run: Run) -> None:
     daemon.election = LeaderElection(
         daemon.client, options.leader_elect_resource_name, namespace, durations=durations
     )
-
-    async def lead() -> None:
-        await run(daemon)
-
-    await daemon.election.run(lead)
+    await daemon.election.run(lambda: run(daemon))
 
 
 async def _listen(daemon: Daemon) -> None:
