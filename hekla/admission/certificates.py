@@ -70,7 +70,7 @@ class Files:
         return pair
 
     def _stamps(self) -> list[tuple[int, int] | None]:
-        return [_stamp(path) for path in self._paths]
+        return [stamp_of(path) for path in self._paths]
 
 
 class Own:
@@ -202,7 +202,8 @@ def _read(path: Path) -> bytes:
         raise CertificateError(f"{path}: {error.strerror or error}") from error
 
 
-def _stamp(path: Path) -> tuple[int, int] | None:
+def stamp_of(path: Path) -> tuple[int, int] | None:
+    """The time and size by which a changed file is noticed; None if there is none."""
     try:
         status = path.stat()
     except OSError:

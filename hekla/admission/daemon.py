@@ -23,6 +23,7 @@ from hekla.admission.certificates import (
     bundle,
     context_of,
     show,
+    stamp_of,
 )
 from hekla.admission.registration import Where, register
 from hekla.admission.registry import ADMISSIONS, Admission
@@ -183,7 +184,7 @@ class Service:
         self.recorder = Recorder(daemon.client, "volcano-admission")
         self.server: ReviewServer | None = None
         self.registered = False
-        self._groups_stamp = _stamp(options.admission_conf)
+        self._groups_stamp = stamp_of(Path(options.admission_conf))
 
     async def start(self) -> None:
         options = self.daemon.options
@@ -296,7 +297,7 @@ class Service:
         """Read the resource groups again if their file has changed; whether they are others now."""
         assert self.server is not None
         path = self.daemon.options.admission_conf
-        stamp = _stamp(path)
+        stamp = stamp_of(Path(path))
         if (
             self.server.settings.resource_groups is None
             or stamp is None
@@ -317,14 +318,6 @@ class Service:
     def _record(self, request: Request, verdict: Verdict) -> None:
         pod: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", **(request.object or {})}
         self.recorder.event(pod, "Warning", "Admit", verdict.message)
-
-
-def _stamp(path: str) -> tuple[int, int] | None:
-    try:
-        status = Path(path).stat() if path else None
-    except OSError:
-        return None
-    return (status.st_mtime_ns, status.st_size) if status else None
 
 
 def _address(url: str) -> str:

@@ -19,6 +19,7 @@ from hekla.api.kinds import read_as
 from hekla.api.kubernetes import core
 from hekla.api.meta import Struct, split_key
 from hekla.api.selectors import of_object
+from hekla.controllers.records import NodeMeta
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
 from hekla.kube.controller import Controller
@@ -35,20 +36,13 @@ class PodMarks(msgspec.Struct, omit_defaults=True, frozen=True):
     config: str | None = msgspec.field(name=names.COLOCATION_CONFIG, default=None)
 
 
-class PodMeta(Struct):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    labels: dict[str, str] = {}
+class PodMeta(NodeMeta):
     annotations: PodMarks = PodMarks()
 
 
 class Pod(Struct):
     """A pod, with the fields that selectors and the two annotations need."""
 
-    api_version: str = ""
-    kind: str = ""
     metadata: PodMeta = msgspec.field(default_factory=PodMeta)
 
 

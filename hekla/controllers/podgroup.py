@@ -46,8 +46,6 @@ class WorkloadSpec(Struct):
 class Workload(Struct):
     """A ReplicaSet or StatefulSet, with the fields that are needed here."""
 
-    api_version: str = ""
-    kind: str = ""
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: WorkloadSpec = msgspec.field(default_factory=WorkloadSpec)
 

@@ -30,19 +30,20 @@ class PodLabels(msgspec.Struct, omit_defaults=True, frozen=True):
     revision: str = msgspec.field(name="controller-revision-hash", default="")
 
 
-class NodeMeta(Struct):
+class Identity(Struct):
+    """The metadata that caches and writes need of every object."""
+
     name: str = ""
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
+
+
+class NodeMeta(Identity):
     labels: dict[str, str] = {}
 
 
-class PodMeta(Struct):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
+class PodMeta(Identity):
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     labels: PodLabels = PodLabels()

@@ -29,8 +29,6 @@ PAUSE = 0.05
 class Node(Struct):
     """A node, with the fields that its place in the network needs."""
 
-    api_version: str = ""
-    kind: str = ""
     metadata: NodeMeta = msgspec.field(default_factory=NodeMeta)
 
 

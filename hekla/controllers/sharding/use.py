@@ -10,7 +10,7 @@ from hekla.api.kinds import read_as
 from hekla.api.kubernetes import core
 from hekla.api.meta import Struct
 from hekla.api.text import quantity
-from hekla.controllers.records import NodeMeta
+from hekla.controllers.records import Identity, NodeMeta
 from hekla.controllers.sharding.policies import NodeUse
 
 MIRROR = "kubernetes.io/config.mirror"
@@ -24,8 +24,6 @@ class NodeStatus(Struct):
 class Node(Struct):
     """A node, with the fields that shards need."""
 
-    api_version: str = ""
-    kind: str = ""
     metadata: NodeMeta = msgspec.field(default_factory=NodeMeta)
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
 
@@ -47,11 +45,7 @@ class PodMarks(msgspec.Struct, omit_defaults=True, frozen=True):
     mirror: str | None = msgspec.field(name=MIRROR, default=None)
 
 
-class PodMeta(Struct):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
+class PodMeta(Identity):
     annotations: PodMarks = PodMarks()
 
 
@@ -62,8 +56,6 @@ class PodStatus(Struct):
 class Pod(Struct):
     """A pod, with the fields that count against its node."""
 
-    api_version: str = ""
-    kind: str = ""
     metadata: PodMeta = msgspec.field(default_factory=PodMeta)
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
     status: PodStatus = msgspec.field(default_factory=PodStatus)

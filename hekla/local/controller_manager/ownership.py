@@ -14,19 +14,12 @@ from hekla.api.kinds import Kind
 from hekla.api.trees import Json
 from hekla.kube.client import Client
 from hekla.kube.errors import Invalid, NotFound
+from hekla.kube.objects import controller_reference
 
 
 def reference(kind: Kind[Any], owner: Json) -> Json:
     """The controller reference to `owner`, as a child carries it."""
-    meta = owner["metadata"]
-    return {
-        "apiVersion": kind.api_version,
-        "kind": kind.kind,
-        "name": meta["name"],
-        "uid": meta["uid"],
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
+    return controller_reference(kind, owner["metadata"]["name"], owner["metadata"]["uid"])
 
 
 def manager(child: Json) -> Json | None:

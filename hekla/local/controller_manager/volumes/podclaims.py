@@ -20,6 +20,7 @@ from hekla.kube.controller import Controller
 from hekla.kube.errors import AlreadyExists, NotFound
 from hekla.kube.events import Recorder
 from hekla.kube.expectations import DEADLINE
+from hekla.kube.objects import controller_reference
 from hekla.local.controller_manager.pods import DEVICES, VOLUMES, Pod, concerns, patch_status
 
 POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
@@ -28,15 +29,7 @@ PROTECTION = "resource.kubernetes.io/delete-protection"
 
 
 def owner_of(pod: Pod) -> Json:
-    meta = pod.metadata
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "name": meta.name,
-        "uid": meta.uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
+    return controller_reference(POD, pod.metadata.name, pod.metadata.uid)
 
 
 class EphemeralVolumeController(Controller):
