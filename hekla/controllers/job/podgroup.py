@@ -104,7 +104,7 @@ def _fixed_spec(job: batch.Job) -> dict[str, Any]:
 
 def live_spec(job: batch.Job, priority_of: PriorityOf) -> dict[str, Any]:
     """The part of the spec that follows the job."""
-    spec: dict[str, Any] = {
+    return {
         "minMember": job.spec.min_available,
         "minTaskMember": {task.name: task_minimum(task) for task in job.spec.tasks},
         "minResources": min_resources(job, priority_of),
@@ -113,7 +113,6 @@ def live_spec(job: batch.Job, priority_of: PriorityOf) -> dict[str, Any]:
             _sub_group(task) for task in job.spec.tasks if task.partition_policy is not None
         ],
     }
-    return spec
 
 
 def difference(group: scheduling.PodGroup, wanted: dict[str, Any]) -> dict[str, Any]:
@@ -121,7 +120,7 @@ def difference(group: scheduling.PodGroup, wanted: dict[str, Any]) -> dict[str, 
 
     Entries of `minTaskMember` are added and changed, never taken away: that is what a merge does.
     """
-    existing = scheduling_spec(group)
+    existing: dict[str, Any] = msgspec.to_builtins(group.spec)
     changes: dict[str, Any] = {}
     for name, value in wanted.items():
         current = existing.get(name)
@@ -247,9 +246,3 @@ def by_task_minimum(tasks: Sequence[batch.TaskSpec], minimum: int) -> list[int]:
             taken[at] += more
             minimum -= more
     return taken
-
-
-def scheduling_spec(group: scheduling.PodGroup) -> dict[str, Any]:
-    """The spec of a group as a JSON tree."""
-    tree: dict[str, Any] = msgspec.to_builtins(group.spec)
-    return tree

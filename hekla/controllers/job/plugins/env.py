@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from hekla.api import batch, names
-from hekla.controllers.job.plugins.arguments import Arguments
-from hekla.controllers.job.plugins.plugin import Dependent, Tree, add_env, all_containers, variable
+from hekla.controllers.job.plugins.plugin import Plugin, Tree, add_env, all_containers, variable
 from hekla.controllers.job.pod_template import Slot
 
 
-class Env:
+class Env(Plugin):
     """`VK_TASK_INDEX` and `VC_TASK_INDEX` in every container; there are no arguments."""
 
     name = "env"
-
-    def __init__(self, given: Sequence[str]) -> None:
-        self.arguments = Arguments({}, given)
-
-    def dependents(self, job: batch.Job) -> list[Dependent]:
-        return []
 
     def complete(self, job: batch.Job, task: batch.TaskSpec, pod: Tree, slot: Slot) -> None:
         for container in all_containers(pod):

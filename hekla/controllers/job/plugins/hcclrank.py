@@ -3,23 +3,15 @@ controllers 3.9)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from hekla.api import batch, names
-from hekla.controllers.job.plugins.arguments import Arguments
 from hekla.controllers.job.plugins.hosts import task_named
-from hekla.controllers.job.plugins.plugin import Dependent, Tree, main_containers
+from hekla.controllers.job.plugins.plugin import Plugin, Tree, main_containers
 from hekla.controllers.job.pod_template import Slot
 
 
-class HcclRank:
+class HcclRank(Plugin):
     name = "hcclrank"
-
-    def __init__(self, given: Sequence[str]) -> None:
-        self.arguments = Arguments({"master": "master", "worker": "worker"}, given)
-
-    def dependents(self, job: batch.Job) -> list[Dependent]:
-        return []
+    defaults = {"master": "master", "worker": "worker"}
 
     def complete(self, job: batch.Job, task: batch.TaskSpec, pod: Tree, slot: Slot) -> None:
         annotations = pod["metadata"]["annotations"]

@@ -3,13 +3,10 @@ the ssh plugin's."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from hekla.api import batch
-from hekla.controllers.job.plugins.arguments import Arguments
 from hekla.controllers.job.plugins.hosts import hosts, task_named
 from hekla.controllers.job.plugins.plugin import (
-    Dependent,
+    Plugin,
     Tree,
     add_env,
     add_port,
@@ -19,14 +16,9 @@ from hekla.controllers.job.plugins.plugin import (
 from hekla.controllers.job.pod_template import Slot
 
 
-class Mpi:
+class Mpi(Plugin):
     name = "mpi"
-
-    def __init__(self, given: Sequence[str]) -> None:
-        self.arguments = Arguments({"master": "master", "worker": "worker", "port": 22}, given)
-
-    def dependents(self, job: batch.Job) -> list[Dependent]:
-        return []
+    defaults = {"master": "master", "worker": "worker", "port": 22}
 
     def complete(self, job: batch.Job, task: batch.TaskSpec, pod: Tree, slot: Slot) -> None:
         variables: list[Tree] = []

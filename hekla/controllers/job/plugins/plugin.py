@@ -8,13 +8,14 @@ with a run of the job.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from hekla.api import batch
 from hekla.api.kinds import Kind
-from hekla.controllers.job.plugins.arguments import Arguments
+from hekla.controllers.job.plugins.arguments import Arguments, Value
 from hekla.controllers.job.pod_template import Slot
 from hekla.kube.objects import controller_reference
 
@@ -42,17 +43,21 @@ class Dependent:
     follows_scale: bool = False
 
 
-class Plugin(Protocol):
+class Plugin(ABC):
     """One entry of `spec.plugins`."""
 
     name: str
-    arguments: Arguments
+    defaults: Mapping[str, Value] = {}
+    """The arguments that it takes, with their defaults."""
 
-    def __init__(self, given: Sequence[str]) -> None: ...
+    def __init__(self, given: Sequence[str]) -> None:
+        self.arguments = Arguments(self.defaults, given)
 
     def dependents(self, job: batch.Job) -> list[Dependent]:
         """The objects that have to exist while the job has pods."""
+        return []
 
+    @abstractmethod
     def complete(self, job: batch.Job, task: batch.TaskSpec, pod: Tree, slot: Slot) -> None:
         """Add to the pod of a task; `pod` is the plugin's own to change."""
 

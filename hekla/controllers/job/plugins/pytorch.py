@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from hekla.api import batch
-from hekla.controllers.job.plugins.arguments import Arguments
 from hekla.controllers.job.plugins.hosts import host, task_named
 from hekla.controllers.job.plugins.plugin import (
-    Dependent,
+    Plugin,
     Tree,
     add_env,
     add_port,
@@ -20,24 +17,16 @@ from hekla.controllers.job.pod_template import Slot
 WAIT_CONTAINER = "wait-for-master"
 
 
-class PyTorch:
+class PyTorch(Plugin):
     name = "pytorch"
-
-    def __init__(self, given: Sequence[str]) -> None:
-        self.arguments = Arguments(
-            {
-                "master": "master",
-                "worker": "worker",
-                "port": 23456,
-                "wait-master-enabled": False,
-                "wait-master-timeout": 300,
-                "wait-master-image": "busybox:1.36.1",
-            },
-            given,
-        )
-
-    def dependents(self, job: batch.Job) -> list[Dependent]:
-        return []
+    defaults = {
+        "master": "master",
+        "worker": "worker",
+        "port": 23456,
+        "wait-master-enabled": False,
+        "wait-master-timeout": 300,
+        "wait-master-image": "busybox:1.36.1",
+    }
 
     def complete(self, job: batch.Job, task: batch.TaskSpec, pod: Tree, slot: Slot) -> None:
         master = task_named(job, self.arguments.text("master"))

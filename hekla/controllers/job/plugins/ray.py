@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from hekla.api import batch, names
 from hekla.api.kubernetes import core
-from hekla.controllers.job.plugins.arguments import Arguments
 from hekla.controllers.job.plugins.hosts import host, task_named
 from hekla.controllers.job.plugins.plugin import (
     Dependent,
+    Plugin,
     PluginError,
     Tree,
     add_port,
@@ -21,22 +21,20 @@ from hekla.controllers.job.plugins.svc import own_pods
 from hekla.controllers.job.pod_template import Slot
 
 
-class Ray:
+class Ray(Plugin):
     name = "ray"
+    defaults = {
+        "head": "head",
+        "headContainer": "head",
+        "worker": "worker",
+        "workerContainer": "worker",
+        "port": 6379,
+        "dashboardPort": 8265,
+        "clientPort": 10001,
+    }
 
     def __init__(self, given: Sequence[str]) -> None:
-        self.arguments = Arguments(
-            {
-                "head": "head",
-                "headContainer": "head",
-                "worker": "worker",
-                "workerContainer": "worker",
-                "port": 6379,
-                "dashboardPort": 8265,
-                "clientPort": 10001,
-            },
-            given,
-        )
+        super().__init__(given)
         self.ports = {
             "gcs": self.arguments.number("port"),
             "dashboard": self.arguments.number("dashboardPort"),

@@ -11,10 +11,10 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from hekla.api import batch, names
 from hekla.api.kubernetes import core
-from hekla.controllers.job.plugins.arguments import Arguments
 from hekla.controllers.job.plugins.hosts import check_length, domain, hostname, letters, pod_spec
 from hekla.controllers.job.plugins.plugin import (
     Dependent,
+    Plugin,
     Tree,
     add_mount,
     add_volume,
@@ -28,19 +28,17 @@ DEFAULT_PORT = 22
 KEYS = ("id_rsa", "id_rsa.pub", "authorized_keys", "config")
 
 
-class Ssh:
+class Ssh(Plugin):
     name = "ssh"
+    defaults = {
+        "ssh-key-file-path": DEFAULT_PATH,
+        "ssh-private-key": "",
+        "ssh-public-key": "",
+        "ssh-port": DEFAULT_PORT,
+    }
 
     def __init__(self, given: Sequence[str]) -> None:
-        self.arguments = Arguments(
-            {
-                "ssh-key-file-path": DEFAULT_PATH,
-                "ssh-private-key": "",
-                "ssh-public-key": "",
-                "ssh-port": DEFAULT_PORT,
-            },
-            given,
-        )
+        super().__init__(given)
         port = self.arguments.number("ssh-port")
         self.port = port if 0 < port <= 65535 else DEFAULT_PORT
         self.path = self.arguments.text("ssh-key-file-path")

@@ -7,15 +7,13 @@ hosts of every task, a NetworkPolicy lets only the job's own pods in.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from hekla.api import batch, names
 from hekla.api.kubernetes import core, networking
 from hekla.api.sizes import MOST_TASKS
-from hekla.controllers.job.plugins.arguments import Arguments
 from hekla.controllers.job.plugins.hosts import check_length, host, hosts, letters, pod_spec
 from hekla.controllers.job.plugins.plugin import (
     Dependent,
+    Plugin,
     PluginError,
     Tree,
     add_env,
@@ -29,18 +27,13 @@ from hekla.controllers.job.pod_template import Slot
 MOUNT_PATH = "/etc/volcano"
 
 
-class Svc:
+class Svc(Plugin):
     name = "svc"
-
-    def __init__(self, given: Sequence[str]) -> None:
-        self.arguments = Arguments(
-            {
-                "publish-not-ready-addresses": False,
-                "disable-network-policy": False,
-                "inject-hosts-env": True,
-            },
-            given,
-        )
+    defaults = {
+        "publish-not-ready-addresses": False,
+        "disable-network-policy": False,
+        "inject-hosts-env": True,
+    }
 
     def dependents(self, job: batch.Job) -> list[Dependent]:
         name = job.metadata.name

@@ -4,25 +4,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 
 from hekla.api import batch
-from hekla.controllers.job.plugins.arguments import Arguments
 from hekla.controllers.job.plugins.hosts import check_length, host, letters, task_named
-from hekla.controllers.job.plugins.plugin import Dependent, Tree, add_env, main_containers, variable
+from hekla.controllers.job.plugins.plugin import Plugin, Tree, add_env, main_containers, variable
 from hekla.controllers.job.pod_template import Slot
 
 ROLES = ("ps", "worker", "chief", "evaluator")
 
 
-class TensorFlow:
+class TensorFlow(Plugin):
     name = "tensorflow"
-
-    def __init__(self, given: Sequence[str]) -> None:
-        self.arguments = Arguments({**{role: role for role in ROLES}, "port": 2222}, given)
-
-    def dependents(self, job: batch.Job) -> list[Dependent]:
-        return []
+    defaults = {**{role: role for role in ROLES}, "port": 2222}
 
     def complete(self, job: batch.Job, task: batch.TaskSpec, pod: Tree, slot: Slot) -> None:
         if len(job.spec.tasks) == 1 and job.spec.tasks[0].replicas == 1:
