@@ -8,6 +8,7 @@ expression can make.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -25,20 +26,12 @@ class Uint(int):
     __slots__ = ()
 
 
+@dataclass(frozen=True, slots=True)
 class TypeValue:
     """What `type(x)` gives, and what names such as `string` stand for."""
 
-    __slots__ = ("name",)
     kind = "type"
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, TypeValue) and other.name == self.name
-
-    def __hash__(self) -> int:
-        return hash(self.name)
+    name: str
 
     def __str__(self) -> str:
         return self.name
@@ -61,29 +54,9 @@ class Optional:
 NONE = Optional(None, False)
 
 
+@dataclass(order=True, unsafe_hash=True, slots=True)
 class _Nanoseconds:
-    __slots__ = ("ns",)
-
-    def __init__(self, ns: int) -> None:
-        self.ns = ns
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and other.ns == self.ns
-
-    def __lt__(self, other: Any) -> bool:
-        return bool(self.ns < other.ns)
-
-    def __le__(self, other: Any) -> bool:
-        return bool(self.ns <= other.ns)
-
-    def __gt__(self, other: Any) -> bool:
-        return bool(self.ns > other.ns)
-
-    def __ge__(self, other: Any) -> bool:
-        return bool(self.ns >= other.ns)
-
-    def __hash__(self) -> int:
-        return hash((type(self), self.ns))
+    ns: int
 
 
 NO_DURATION = "type conversion error from 'string' to 'google.protobuf.Duration'"

@@ -7,6 +7,7 @@ nothing here knows RBAC.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from hekla.cel.errors import Failed
@@ -37,34 +38,30 @@ class Question(NamedTuple):
 Decide = Callable[[Question], tuple[bool, str]]
 
 
-class Authorizer(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Authorizer:
+    kind = AUTHORIZER.name
     decide: Decide
     account: tuple[str, str] | None = None
 
-    @property
-    def kind(self) -> str:
-        return AUTHORIZER.name
 
-
-class PathCheck(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class PathCheck:
+    kind = PATH_CHECK.name
     authorizer: Authorizer
     path: str
 
-    @property
-    def kind(self) -> str:
-        return PATH_CHECK.name
 
-
-class GroupCheck(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class GroupCheck:
+    kind = GROUP_CHECK.name
     authorizer: Authorizer
     group: str
 
-    @property
-    def kind(self) -> str:
-        return GROUP_CHECK.name
 
-
-class ResourceCheck(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ResourceCheck:
+    kind = RESOURCE_CHECK.name
     authorizer: Authorizer
     group: str
     resource: str
@@ -72,18 +69,12 @@ class ResourceCheck(NamedTuple):
     namespace: str = ""
     name: str = ""
 
-    @property
-    def kind(self) -> str:
-        return RESOURCE_CHECK.name
 
-
-class Decision(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Decision:
+    kind = DECISION.name
     allowed: bool
     reason: str
-
-    @property
-    def kind(self) -> str:
-        return DECISION.name
 
 
 def _path(authorizer: Authorizer, path: str) -> PathCheck:
@@ -118,7 +109,7 @@ def _path_decided(check: PathCheck, verb: str) -> Decision:
 
 
 def _part(name: str) -> Callable[[ResourceCheck, str], Any]:
-    return lambda check, value: check._replace(**{name: value})  # type: ignore[arg-type]  # a field that holds text
+    return lambda check, value: replace(check, **{name: value})  # type: ignore[arg-type]  # a field that holds text
 
 
 method("path", (AUTHORIZER, STRING), PATH_CHECK, _path)
@@ -127,7 +118,7 @@ method(
     "serviceAccount",
     (AUTHORIZER, STRING, STRING),
     AUTHORIZER,
-    lambda found, space, name: found._replace(account=(space, name)),
+    lambda found, space, name: replace(found, account=(space, name)),
 )
 method("resource", (GROUP_CHECK, STRING), RESOURCE_CHECK, _resource)
 for _name in ("subresource", "namespace", "name"):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import date
 
 from hekla.api.text import syntax
@@ -24,19 +25,11 @@ _LABEL_1035 = (
 )
 
 
+@dataclass(frozen=True, slots=True)
 class Format:
-    __slots__ = ("check", "name")
     kind = FORMAT.name
-
-    def __init__(self, name: str, check: Callable[[str], Reasons]) -> None:
-        self.name = name
-        self.check = check
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Format) and other.name == self.name
-
-    def __hash__(self) -> int:
-        return hash(self.name)
+    name: str
+    check: Callable[[str], Reasons] = field(compare=False)
 
 
 def _label_1035(text: str) -> Reasons:

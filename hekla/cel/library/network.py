@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from dataclasses import dataclass
 from typing import Any
 
 from hekla.cel.errors import Failed
@@ -11,12 +12,10 @@ from hekla.cel.library.operators import quoted
 from hekla.cel.types import BOOL, CIDR, INT, IP, STRING
 
 
+@dataclass(frozen=True, slots=True)
 class Address:
-    __slots__ = ("address",)
     kind = IP.name
-
-    def __init__(self, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> None:
-        self.address = address
+    address: ipaddress.IPv4Address | ipaddress.IPv6Address
 
     @classmethod
     def read(cls, text: str) -> Address:
@@ -40,23 +39,15 @@ class Address:
             raise Failed(f"IPv4-mapped IPv6 address {quoted(text)} is not allowed")
         return cls(address)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Address) and other.address == self.address
-
-    def __hash__(self) -> int:
-        return hash(self.address)
-
 
 _NO_CIDR = "network address parse error during conversion from string: "
 
 
+@dataclass(frozen=True, slots=True)
 class Network:
-    __slots__ = ("address", "network")
     kind = CIDR.name
-
-    def __init__(self, address: Any, network: Any) -> None:
-        self.address = address
-        self.network = network
+    address: Any
+    network: Any
 
     @classmethod
     def read(cls, text: str) -> Network:
@@ -78,15 +69,6 @@ class Network:
         if isinstance(interface, ipaddress.IPv6Interface) and interface.ip.ipv4_mapped is not None:
             raise Failed(f"IPv4-mapped IPv6 address {quoted(host)} is not allowed")
         return cls(interface.ip, interface.network)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Network) and (other.address, other.network) == (
-            self.address,
-            self.network,
-        )
-
-    def __hash__(self) -> int:
-        return hash(self.network)
 
     def contains(self, address: Any) -> bool:
         return address.version == self.network.version and address in self.network

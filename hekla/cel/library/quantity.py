@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -28,12 +29,10 @@ _WRONG = (
 )
 
 
+@dataclass(frozen=True, slots=True)
 class Quantity:
-    __slots__ = ("amount",)
     kind = QUANTITY.name
-
-    def __init__(self, amount: Fraction) -> None:
-        self.amount = amount
+    amount: Fraction
 
     @classmethod
     def read(cls, text: str) -> Quantity:
@@ -46,12 +45,6 @@ class Quantity:
         else:
             factor = Fraction(10) ** int(suffix[1:])
         return cls(Fraction(Decimal(match[1])) * factor)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Quantity) and other.amount == self.amount
-
-    def __hash__(self) -> int:
-        return hash(self.amount)
 
 
 def _is(text: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from urllib.parse import SplitResult, parse_qs, quote, urlsplit
 
 from hekla.cel.errors import Failed
@@ -11,23 +12,15 @@ from hekla.cel.library.operators import quoted
 from hekla.cel.types import BOOL, STRING, URL, list_of, map_of
 
 
+@dataclass(frozen=True, slots=True)
 class Url:
-    __slots__ = ("parts", "text")
     kind = URL.name
-
-    def __init__(self, text: str, parts: SplitResult) -> None:
-        self.text = text
-        self.parts = parts
+    text: str
+    parts: SplitResult = field(compare=False)
 
     @classmethod
     def read(cls, text: str) -> Url:
         return cls(text, _parsed(text))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Url) and other.text == self.text
-
-    def __hash__(self) -> int:
-        return hash(self.text)
 
     @property
     def port(self) -> str:
