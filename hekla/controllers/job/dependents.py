@@ -4,6 +4,8 @@ pods.  They are its PodGroup, the objects that its plugins want, and the claims 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import msgspec
 
 from hekla.api import batch, names, scheduling
@@ -22,22 +24,15 @@ from hekla.kube.client import Client
 from hekla.kube.errors import AlreadyExists, ApiError, NotFound
 
 
+@dataclass(slots=True)
 class Dependents:
     """The writes to dependents of one controller."""
 
-    def __init__(
-        self,
-        client: Client,
-        caches: Caches,
-        groups: PodGroupControl,
-        statuses: StatusUpdater,
-        events: Events,
-    ) -> None:
-        self._client = client
-        self._caches = caches
-        self._groups = groups
-        self._statuses = statuses
-        self._events = events
+    client: Client
+    caches: Caches
+    groups: PodGroupControl
+    statuses: StatusUpdater
+    events: Events
 
     async def ensure(
         self,
@@ -59,14 +54,12 @@ class Dependents:
         forwarded = bool(queue.spec.extend_clusters)
         if forwarded and job.metadata.annotations.get(names.JOB_FORWARDING) != "true":
             annotations = {names.JOB_FORWARDING: "true"}
-            job = await self._statuses.patch(
-                job, record, {"metadata": {"annotations": annotations}}
-            )
+            job = await self.statuses.patch(job, record, {"metadata": {"annotations": annotations}})
         await self._ensure_plugins(job, layout, forwarded=forwarded)
         if job.spec.volumes:
             job = await self._ensure_claims(job, record)
         try:
-            await self._groups.ensure(key, job, group, layout, recreate=recreate_group)
+            await self.groups.ensure(key, job, group, layout, recreate=recreate_group)
         except TRANSIENT:
             raise
         except ApiError as error:
@@ -75,7 +68,7 @@ class Dependents:
         return job
 
     def _queue_of(self, job: batch.Job) -> scheduling.Queue:
-        queue = self._caches.queues.get(job.spec.queue)
+        queue = self.caches.queues.get(job.spec.queue)
         if queue is None:
             missing = f"queue {job.spec.queue} does not exist"
             self._warn(job, "PodGroupError", f"Failed to create PodGroup, err: {missing}")
@@ -85,7 +78,7 @@ class Dependents:
     # -- plugins' objects --------------------------------------------------------------------------
 
     async def _ensure_plugins(self, job: batch.Job, layout: Layout, *, forwarded: bool) -> None:
-        caches = self._caches
+        caches = self.caches
         try:
             layout.update(
                 job, caches.priority_of, priorities=len(caches.priorities), forwarded=forwarded
@@ -109,7 +102,7 @@ class Dependents:
                 continue
             for dependent in plugin.dependents(job):
                 if new or dependent.follows_scale:
-                    await ensure(self._client, job, dependent, expect=not new)
+                    await ensure(self.client, job, dependent, expect=not new)
         layout.plugin_objects_at = job.metadata.generation
 
     async def delete_plugin_objects(self, job: batch.Job) -> None:
@@ -125,7 +118,7 @@ class Dependents:
             return  # a plugin that does not exist has made nothing
         for plugin in plugins:
             for dependent in plugin.dependents(job):
-                await delete(self._client, job, dependent)
+                await delete(self.client, job, dependent)
 
     # -- claims ------------------------------------------------------------------------------------
 
@@ -151,20 +144,20 @@ class Dependents:
             {**msgspec.to_builtins(volume), "volumeClaimName": claim_name(job, position)}
             for position, volume in enumerate(job.spec.volumes)
         ]
-        return await self._statuses.patch(job, record, {"spec": {"volumes": volumes}})
+        return await self.statuses.patch(job, record, {"spec": {"volumes": volumes}})
 
     async def _ensure_claim(self, job: batch.Job, position: int, name: str) -> None:
         kind, namespace = core.PERSISTENT_VOLUME_CLAIM.untyped, job.metadata.namespace
         if job.spec.volumes[position].volume_claim is None:
-            await self._client.get(kind, name, namespace)
+            await self.client.get(kind, name, namespace)
             return
         try:
-            await self._client.create(kind, claim_body(job, position), namespace)
+            await self.client.create(kind, claim_body(job, position), namespace)
         except AlreadyExists:
             pass
 
     def _warn(self, job: batch.Job, reason: str, message: str) -> None:
-        self._events.event(job, "Warning", reason, message)
+        self.events.event(job, "Warning", reason, message)
 
 
 async def ensure(client: Client, job: batch.Job, dependent: Dependent, *, expect: bool) -> None:

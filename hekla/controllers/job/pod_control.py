@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from hekla.api import batch, names
 from hekla.api.text.times import instant
@@ -25,16 +26,14 @@ IN_FLIGHT = 64
 """Requests for pods of one job at a time."""
 
 
+@dataclass(slots=True)
 class PodControl:
     """The writes to pods of one controller."""
 
-    def __init__(
-        self, client: Client, expectations: Expectations, events: Events, clock: Callable[[], float]
-    ) -> None:
-        self._client = client
-        self._expectations = expectations
-        self._events = events
-        self._clock = clock
+    client: Client
+    expectations: Expectations
+    events: Events
+    clock: Callable[[], float]
 
     async def create(
         self,
@@ -57,11 +56,11 @@ class PodControl:
                     return  # what stopped one pod will stop the next
                 name = names.pod_name(job.metadata.name, task.name, index)
                 try:
-                    with self._expectations.creating(key, f"{job.metadata.namespace}/{name}"):
-                        await self._client.request(
+                    with self.expectations.creating(key, f"{job.metadata.namespace}/{name}"):
+                        await self.client.request(
                             "POST", path, body=templates[task.name].body(index)
                         )
-                    metrics.CREATION.observe(max(0.0, self._clock() - since) * 1000)
+                    metrics.CREATION.observe(max(0.0, self.clock() - since) * 1000)
                 except AlreadyExists:
                     await self._own(job, name, errors)
                 except (ApiError, TransportError) as error:
@@ -74,7 +73,7 @@ class PodControl:
         """Handle a pod that already has the name: one of this job is as good as created, another
         one is an error."""
         try:
-            pod = await self._client.get(POD, name, job.metadata.namespace)
+            pod = await self.client.get(POD, name, job.metadata.namespace)
         except NotFound:
             return  # gone again: the watch will say so
         except (ApiError, TransportError) as error:
@@ -104,8 +103,8 @@ class PodControl:
                 try:
                     if meta.annotations.out_of_sync is None:
                         await self._mark(meta)
-                    with self._expectations.deleting(key, meta.uid):
-                        await self._client.delete(POD, meta.name, meta.namespace, uid=meta.uid)
+                    with self.expectations.deleting(key, meta.uid):
+                        await self.client.delete(POD, meta.name, meta.namespace, uid=meta.uid)
                 except (NotFound, Conflict):
                     pass  # gone, or another pod by that name
                 except (ApiError, TransportError) as error:
@@ -117,7 +116,7 @@ class PodControl:
     async def _mark(self, meta: PodMeta) -> None:
         mark = {"metadata": {"uid": meta.uid, "annotations": {names.OUT_OF_SYNC: "true"}}}
         try:
-            await self._client.patch(POD, meta.name, mark, meta.namespace)
+            await self.client.patch(POD, meta.name, mark, meta.namespace)
         except Invalid as error:  # mostly another uid, which the deletion will say, too
             log.info("%s/%s is not marked: %s", meta.namespace, meta.name, error)
 
@@ -131,7 +130,7 @@ class PodControl:
         ]
         if not unexpected:
             raise errors[0]
-        self._events.event(job, "Warning", reason, f"Error {doing} pods: {unexpected[0]}")
+        self.events.event(job, "Warning", reason, f"Error {doing} pods: {unexpected[0]}")
         raise SyncError(f"failed {doing} {len(errors)} pods of {total}: {unexpected[0]}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from hekla.api import batch, names, scheduling
@@ -16,22 +17,20 @@ from hekla.kube.objects import unread
 _CREATED = unread(scheduling.POD_GROUP)
 
 
+@dataclass(slots=True)
 class PodGroupControl:
     """The writes to PodGroups of one controller."""
 
-    def __init__(
-        self, client: Client, groups: Cache[scheduling.PodGroup], expectations: Expectations
-    ) -> None:
-        self._client = client
-        self._groups = groups
-        self._expectations = expectations
+    client: Client
+    groups: Cache[scheduling.PodGroup]
+    expectations: Expectations
 
     def of(self, job: batch.Job) -> scheduling.PodGroup | None:
         """The job's PodGroup; one of the name that was used before Volcano 1.5 is taken over."""
         namespace = job.metadata.namespace
         name = names.pod_group_name(job.metadata.name, job.metadata.uid)
         for candidate in (name, job.metadata.name):
-            group = self._groups.get(f"{namespace}/{candidate}")
+            group = self.groups.get(f"{namespace}/{candidate}")
             if group is not None and not group.metadata.deletion_timestamp:
                 owner = group.metadata.controller()
                 if owner is None or owner.uid == job.metadata.uid:
@@ -57,7 +56,7 @@ class PodGroupControl:
             return
         changes = self.changes(group, layout)
         if changes:
-            await self._client.patch(
+            await self.client.patch(
                 scheduling.POD_GROUP.untyped,
                 group.metadata.name,
                 {"spec": changes},
@@ -68,8 +67,8 @@ class PodGroupControl:
         namespace = job.metadata.namespace
         body = group_body(job, layout.group_spec)
         try:
-            with self._expectations.creating(key, f"{namespace}/{body['metadata']['name']}"):
-                await self._client.create(_CREATED, body, namespace)
+            with self.expectations.creating(key, f"{namespace}/{body['metadata']['name']}"):
+                await self.client.create(_CREATED, body, namespace)
         except AlreadyExists:
             pass  # the watch may have shown it already, and would not again
 
@@ -91,8 +90,8 @@ class PodGroupControl:
             return
         meta = group.metadata
         try:
-            with self._expectations.deleting(key, meta.uid):
-                await self._client.delete(
+            with self.expectations.deleting(key, meta.uid):
+                await self.client.delete(
                     scheduling.POD_GROUP, meta.name, meta.namespace, uid=meta.uid
                 )
         except (NotFound, Conflict):
