@@ -17,11 +17,10 @@ from hekla.admission.review import BOTH_TIERS
 from hekla.admission.rules.jobs import PLUGINS
 from hekla.admission.rules.jobupdates import IMMUTABLE
 from hekla.api.bus import Action, Event
-from hekla.api.names import JDB_MAX_UNAVAILABLE, JDB_MIN_AVAILABLE
+from hekla.api.names import HIERARCHY, HIERARCHY_WEIGHTS, JDB_MAX_UNAVAILABLE, JDB_MIN_AVAILABLE
 
 Tree = dict[str, Any]
 GROUP = "admissionregistration.k8s.io/v1"
-HIERARCHY, WEIGHTS = "volcano.sh/hierarchy", "volcano.sh/hierarchy-weights"
 
 
 class Policy(NamedTuple):
@@ -283,13 +282,13 @@ QUEUES = Policy(
         (
             _STILL + "(variables.hierarchy == '' && variables.weights == '') || "
             "size(variables.hierarchy.split('/')) == size(variables.weights.split('/'))",
-            f"{HIERARCHY} must have the same length with {WEIGHTS}",
+            f"{HIERARCHY} must have the same length with {HIERARCHY_WEIGHTS}",
         ),
         (
             _STILL
             + "(variables.hierarchy == '' && variables.weights == '') || variables.weights.split('/').all(w, "
             "w.matches('^[0-9]+([.][0-9]+)?$') && double(w) > 0.0)",
-            f"weights in {WEIGHTS} must be larger than 0",
+            f"weights in {HIERARCHY_WEIGHTS} must be larger than 0",
         ),
         (
             "request.operation == 'DELETE' || object.?spec.?parent.orValue('') != object.metadata.name",
@@ -317,7 +316,7 @@ QUEUES = Policy(
         ),
         (
             "weights",
-            f"request.operation == 'DELETE' ? '' : object.metadata.?annotations['{WEIGHTS}'].orValue('')",
+            f"request.operation == 'DELETE' ? '' : object.metadata.?annotations['{HIERARCHY_WEIGHTS}'].orValue('')",
         ),
     ),
 )
@@ -560,12 +559,12 @@ MUTATING: dict[str, tuple[tuple[str, str, str], tuple[str, ...], tuple[tuple[str
         ("CREATE",),
         (
             ("hierarchy", f"object.metadata.?annotations['{HIERARCHY}'].orValue('')"),
-            ("weights", f"object.metadata.?annotations['{WEIGHTS}'].orValue('')"),
+            ("weights", f"object.metadata.?annotations['{HIERARCHY_WEIGHTS}'].orValue('')"),
         ),
         " + ".join((
             "(variables.hierarchy != '' && variables.weights != '' && !variables.hierarchy.startsWith('root') ? ["
             + _ADD.format(f"'/metadata/annotations/' + jsonpatch.escapeKey('{HIERARCHY}')", "'root/' + variables.hierarchy") + ", "
-            + _ADD.format(f"'/metadata/annotations/' + jsonpatch.escapeKey('{WEIGHTS}')", "'1/' + variables.weights") + "] : [])",
+            + _ADD.format(f"'/metadata/annotations/' + jsonpatch.escapeKey('{HIERARCHY_WEIGHTS}')", "'1/' + variables.weights") + "] : [])",
             _when("!has(object.spec.reclaimable)", "'/spec/reclaimable'", "true"),
             _when("object.spec.?weight.orValue(0) == 0", "'/spec/weight'", "1"),
         )),

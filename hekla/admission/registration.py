@@ -24,6 +24,7 @@ from hekla.api.kubernetes.admissionregistration import (
     MUTATING_WEBHOOK_CONFIGURATION,
     VALIDATING_WEBHOOK_CONFIGURATION,
 )
+from hekla.api.names import NAMESPACE_NAME
 from hekla.kube.client import Client
 from hekla.kube.errors import AlreadyExists, Conflict, NotFound
 
@@ -98,7 +99,7 @@ def webhook(admission: Admission, where: Where, authority: bytes, settings: Sett
         hook["reinvocationPolicy"] = "Never"
     if admission.namespace_selector:
         exempt = list(dict.fromkeys(name for name in (where.namespace, EXEMPT_NAMESPACE) if name))
-        expression = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": exempt}
+        expression = {"key": NAMESPACE_NAME, "operator": "NotIn", "values": exempt}
         hook["namespaceSelector"] = {"matchExpressions": [expression]}
     if admission.path == "/pods/validate":
         hook["matchConditions"] = pod_conditions(settings)

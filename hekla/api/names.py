@@ -14,7 +14,6 @@ SCHEDULER = "volcano"
 DEFAULT_SCHEDULER = "default-scheduler"
 DEFAULT_QUEUE = "default"
 ROOT_QUEUE = "root"
-SYSTEM_NAMESPACE = "volcano-system"
 
 # The identity of a job's pods (pods: annotation and label unless said otherwise).
 TASK_SPEC = "volcano.sh/task-spec"
@@ -52,9 +51,6 @@ EXPLANATION = "hekla.io/explanation"
 GROUP_NAME = "scheduling.k8s.io/group-name"  # pod annotation
 GROUP_MIN_MEMBER = "scheduling.volcano.sh/group-min-member"  # annotation of the pods' owner
 GROUP_QUEUE_NAME = "scheduling.volcano.sh/queue-name"  # annotation of pods and namespaces
-QUEUE_ALLOCATION_GATE = (
-    "scheduling.volcano.sh/queue-allocation-gate"  # pod annotation, and the gate of that name
-)
 CLOSED_BY_PARENT = "volcano.sh/closed-by-parent"  # Queue annotation
 HIERARCHY = "volcano.sh/hierarchy"  # Queue annotation, root/a/b
 HIERARCHY_WEIGHTS = "volcano.sh/hierarchy-weights"  # Queue annotation, 1/2/3
@@ -73,16 +69,10 @@ TASK_PRIORITY = "volcano.sh/task-priority"
 NUMA_TOPOLOGY_POLICY = "volcano.sh/numa-topology-policy"
 MIRROR_POD = "kubernetes.io/config.mirror"
 
-# Devices.
-GPU_INDEX = "volcano.sh/gpu-index"
-VGPU_IDS_NEW = "volcano.sh/vgpu-ids-new"
-HAMI_VGPU_NODE = "hami.io/vgpu-node"
-
 # Resources.
 CPU = "cpu"
 MEMORY = "memory"
 PODS = "pods"
-EPHEMERAL_STORAGE = "ephemeral-storage"
 NVIDIA_GPU = "nvidia.com/gpu"
 
 # Colocation and the node agent.
@@ -101,7 +91,6 @@ ZONE = "topology.kubernetes.io/zone"
 REGION = "topology.kubernetes.io/region"
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 STATEFUL_SET_POD_NAME = "statefulset.kubernetes.io/pod-name"
-CONTROLLER_REVISION_HASH = "controller-revision-hash"
 POD_INDEX = "apps.kubernetes.io/pod-index"
 JOB_COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 JOB_CONTROLLER_UID = "batch.kubernetes.io/controller-uid"

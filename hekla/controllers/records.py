@@ -27,7 +27,6 @@ class PodMarks(msgspec.Struct, omit_defaults=True, frozen=True):
 
 class PodLabels(msgspec.Struct, omit_defaults=True, frozen=True):
     partition: str = msgspec.field(name=names.PARTITION_ID, default="")
-    revision: str = msgspec.field(name="controller-revision-hash", default="")
 
 
 class Identity(Struct):

@@ -14,18 +14,17 @@ from hekla.admission.review import (
     queue_state,
     spec_of,
 )
-
-QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
+from hekla.api.names import GROUP_QUEUE_NAME
 
 
 def mutate(review: Review) -> Patch | None:
     """Move a group from the default queue to the queue that its namespace names, if there is one."""
     queue = spec_of(review.object).get("queue") or ""
     namespace = review.lookup.namespace(review.namespace) if queue == DEFAULT_QUEUE else None
-    if namespace is None or QUEUE_ANNOTATION not in annotations_of(namespace):
+    if namespace is None or GROUP_QUEUE_NAME not in annotations_of(namespace):
         return None
     return [
-        {"op": "add", "path": "/spec/queue", "value": annotations_of(namespace)[QUEUE_ANNOTATION]}
+        {"op": "add", "path": "/spec/queue", "value": annotations_of(namespace)[GROUP_QUEUE_NAME]}
     ]
 
 

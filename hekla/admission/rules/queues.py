@@ -26,12 +26,11 @@ from hekla.admission.review import (
 )
 from hekla.admission.rules import queuetree
 from hekla.admission.rules.fielderrors import aggregate, invalid
+from hekla.api.names import HIERARCHY, HIERARCHY_WEIGHTS
 from hekla.api.text.quantity import Quantity
 from hekla.api.text.quoting import quoted
 from hekla.podrules.resources import is_integer, is_whole
 
-HIERARCHY = "volcano.sh/hierarchy"
-WEIGHTS = "volcano.sh/hierarchy-weights"
 STATES = ("", "Open", "Closed")
 
 _DIGITS, _HEX = r"[0-9](?:_?[0-9])*", r"[0-9a-fA-F](?:_?[0-9a-fA-F])*"
@@ -42,10 +41,10 @@ _WORD = re.compile(r"[+-]?inf(?:inity)?|nan", re.IGNORECASE)
 
 def mutate(review: Review) -> Patch | None:
     spec, annotations = spec_of(review.object), annotations_of(review.object)
-    hierarchy, weights = annotations.get(HIERARCHY) or "", annotations.get(WEIGHTS) or ""
+    hierarchy, weights = annotations.get(HIERARCHY) or "", annotations.get(HIERARCHY_WEIGHTS) or ""
     patch: Patch = []
     if hierarchy and weights and not hierarchy.startswith(ROOT_QUEUE):
-        for key, value in ((HIERARCHY, f"root/{hierarchy}"), (WEIGHTS, f"1/{weights}")):
+        for key, value in ((HIERARCHY, f"root/{hierarchy}"), (HIERARCHY_WEIGHTS, f"1/{weights}")):
             patch.append(
                 {
                     "op": "add",
@@ -116,13 +115,15 @@ def _state(queue: Tree) -> Iterator[str]:
 def _hierarchy(review: Review) -> Iterator[str]:
     """The first error of the hierarchy annotations, if one of them is set."""
     annotations = annotations_of(review.object)
-    hierarchy, weights = annotations.get(HIERARCHY) or "", annotations.get(WEIGHTS) or ""
+    hierarchy, weights = annotations.get(HIERARCHY) or "", annotations.get(HIERARCHY_WEIGHTS) or ""
     if not hierarchy and not weights:
         return
     path = "requestBody.metadata.annotations"
     parts = weights.split("/")
     if len(hierarchy.split("/")) != len(parts):
-        yield invalid(path, hierarchy, f"{HIERARCHY} must have the same length with {WEIGHTS}")
+        yield invalid(
+            path, hierarchy, f"{HIERARCHY} must have the same length with {HIERARCHY_WEIGHTS}"
+        )
         return
     for weight in parts:
         number, problem = weight_of(weight)

@@ -12,14 +12,13 @@ from collections.abc import Iterator
 
 from hekla.api import batch, scheduling
 from hekla.api.kubernetes import core
-from hekla.api.names import EXPLANATION, IGNORED, WAITING
+from hekla.api.names import EXPLANATION, IGNORED, JOB_NAME, WAITING
 from hekla.api.podsummary import summary
 from hekla.cli.vcctl.command import Invocation
 from hekla.cli.vcctl.connection import Api, Tree, find, name_of
 from hekla.cli.vcctl.jobtable import phase
 from hekla.cli.vcctl.jobview import EVENT, event_table
 from hekla.cli.vcctl.output import document, printed
-from hekla.cli.vcctl.pods import JOB_LABEL
 from hekla.kube.errors import ApiError, NotFound
 
 JOB = batch.JOB.untyped
@@ -67,7 +66,7 @@ async def explain(api: Api, invocation: Invocation) -> None:
     name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
     group = await group_of(api, job)
     queue = await _maybe(api, QUEUE, (job.get("spec") or {}).get("queue") or "", None)
-    pods = (await api.list(POD, namespace, labels=f"{JOB_LABEL}={name}")).items
+    pods = (await api.list(POD, namespace, labels=f"{JOB_NAME}={name}")).items
     unfit = await nodes_not_ready(
         api, pods, waits=bool(_waiting(group)) and not _has_started(group)
     )
@@ -160,7 +159,7 @@ async def events(api: Api, invocation: Invocation) -> None:
         invocation.text("namespace"),
     )
     namespace = job["metadata"]["namespace"]
-    pods = (await api.list(POD, namespace, labels=f"{JOB_LABEL}={job['metadata']['name']}")).items
+    pods = (await api.list(POD, namespace, labels=f"{JOB_NAME}={job['metadata']['name']}")).items
     print(event_table(await _related_events(api, job, await group_of(api, job), pods)), end="")
 
 

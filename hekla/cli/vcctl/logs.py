@@ -6,23 +6,21 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from hekla.api import batch
+from hekla.api import batch, names
 from hekla.api.kubernetes import core
 from hekla.cli.vcctl.command import CommandError, Invocation
 from hekla.cli.vcctl.connection import Api, Tree, find, name_of
-from hekla.cli.vcctl.pods import JOB_LABEL
 from hekla.kube.errors import ApiError
 
 JOB = batch.JOB.untyped
 POD = core.POD.untyped
-TASK_LABEL = "volcano.sh/task-spec"
 
 
 async def logs(api: Api, invocation: Invocation) -> None:
     name = name_of(invocation, "job name is mandatory to print the logs of a particular job")
     namespace, task = invocation.text("namespace"), invocation.text("task")
     await find(api, JOB, name, namespace)
-    selector = f"{JOB_LABEL}={name}" + (f",{TASK_LABEL}={task}" if task else "")
+    selector = f"{names.JOB_NAME}={name}" + (f",{names.TASK_SPEC}={task}" if task else "")
     pods = (await api.list(POD, namespace, labels=selector)).items
     if not pods:
         raise CommandError(f"job {name} has no pods" + (f" of the task {task}" if task else ""))

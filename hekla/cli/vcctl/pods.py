@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from hekla.api import names
 from hekla.api.kubernetes import core
 from hekla.api.podsummary import summary
 from hekla.api.text.ages import age
@@ -13,9 +14,6 @@ from hekla.cli.vcctl.connection import Api, Tree
 from hekla.cli.vcctl.output import printed
 
 POD = core.POD.untyped
-JOB_LABEL = "volcano.sh/job-name"
-QUEUE_LABEL = "volcano.sh/queue-name"
-QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
 
 
 async def list_pods(api: Api, invocation: Invocation) -> None:
@@ -36,21 +34,21 @@ async def _selected(api: Api, invocation: Invocation) -> list[Tree]:
     job, queue = invocation.text("job"), invocation.text("queue")
     namespace = None if invocation.on("all-namespaces") else invocation.text("namespace")
     if job:
-        pods = (await api.list(POD, namespace, labels=f"{JOB_LABEL} in ({job})")).items
-        if queue and any(_label(pod, QUEUE_LABEL) not in (None, queue) for pod in pods):
+        pods = (await api.list(POD, namespace, labels=f"{names.JOB_NAME} in ({job})")).items
+        if queue and any(_label(pod, names.QUEUE_NAME) not in (None, queue) for pod in pods):
             raise CommandError(f"the input vcjob {job} does not match the queue {queue}")
         return pods
     if queue:
         pods = (await api.list(POD, namespace)).items
-        labelled = [pod for pod in pods if _label(pod, QUEUE_LABEL) == queue]
+        labelled = [pod for pod in pods if _label(pod, names.QUEUE_NAME) == queue]
         taken = {_key(pod) for pod in labelled}
         annotated = [
             pod
             for pod in pods
-            if (pod["metadata"].get("annotations") or {}).get(QUEUE_ANNOTATION) == queue
+            if (pod["metadata"].get("annotations") or {}).get(names.GROUP_QUEUE_NAME) == queue
         ]
         return [*labelled, *(pod for pod in annotated if _key(pod) not in taken)]
-    return (await api.list(POD, namespace, labels=JOB_LABEL)).items
+    return (await api.list(POD, namespace, labels=names.JOB_NAME)).items
 
 
 def _label(pod: Tree, key: str) -> str | None:

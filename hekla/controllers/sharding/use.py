@@ -6,6 +6,7 @@ from collections import defaultdict
 
 import msgspec
 
+from hekla.api import names
 from hekla.api.kinds import read_as
 from hekla.api.kubernetes import core
 from hekla.api.meta import Struct
@@ -13,7 +14,6 @@ from hekla.api.text import quantity
 from hekla.controllers.records import Identity, NodeMeta
 from hekla.controllers.sharding.policies import NodeUse
 
-MIRROR = "kubernetes.io/config.mirror"
 Requests = dict[str, "str | int | float"]
 
 
@@ -42,7 +42,7 @@ class PodSpec(Struct):
 
 
 class PodMarks(msgspec.Struct, omit_defaults=True, frozen=True):
-    mirror: str | None = msgspec.field(name=MIRROR, default=None)
+    mirror: str | None = msgspec.field(name=names.MIRROR_POD, default=None)
 
 
 class PodMeta(Identity):
