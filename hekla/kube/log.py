@@ -38,38 +38,17 @@ MEGABYTE = 1 << 20
 
 FLAGS = (
     Flag("v", WHOLE, 0, "number for the log level verbosity", short="v"),
-    Flag(
-        "vmodule",
-        TEXT,
-        "",
-        "comma-separated list of pattern=N settings for modules whose verbosity differs",
-    ),
+    Flag("vmodule", TEXT, "", "comma-separated list of pattern=N settings for modules whose verbosity differs"),
     Flag("logtostderr", YES_NO, True, "log to standard error instead of files"),
     Flag("alsologtostderr", YES_NO, False, "log to standard error as well as files"),
     Flag("log_dir", TEXT, "", "write log files in this directory (with --logtostderr=false)"),
     Flag("log_file", TEXT, "", "write the log to this file (with --logtostderr=false)"),
-    Flag(
-        "log_file_max_size",
-        NUMBER,
-        1800.0,
-        "size in MB at which a log file is started anew; 0: never",
-        check=at_least(0),
-    ),
-    Flag(
-        "stderrthreshold",
-        TEXT,
-        "INFO",
-        "log at or above this severity to standard error",
-        check=lambda value: one_of(*SEVERITIES)(value.upper()),
-    ),
+    Flag("log_file_max_size", NUMBER, 1800.0, "size in MB at which a log file is started anew; 0: never", check=at_least(0)),
+    Flag("stderrthreshold", TEXT, "INFO", "log at or above this severity to standard error",
+         check=lambda value: one_of(*SEVERITIES)(value.upper())),
     Flag("skip_headers", YES_NO, False, "leave out the header of each line"),
-    Flag(
-        "log-flush-frequency",
-        SECONDS,
-        5.0,
-        "accepted for compatibility; every line is flushed at once",
-    ),
-)
+    Flag("log-flush-frequency", SECONDS, 5.0, "accepted for compatibility; every line is flushed at once"),
+)  # fmt: skip
 
 
 class Formatter(logging.Formatter):
