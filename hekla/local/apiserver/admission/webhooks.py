@@ -97,7 +97,7 @@ class Chain:
         return self._hooks
 
     def wanted(self, attributes: Attributes) -> bool:
-        return any([self._selected(hook, attributes) for hook, _ in self.by_rule(attributes)])
+        return bool(self.by_rule(attributes)) and bool(self._chosen(attributes))
 
     def _chosen(self, attributes: Attributes) -> list[tuple[Hook, Resource]]:
         """By rules and selectors."""
