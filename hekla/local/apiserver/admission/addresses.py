@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ipaddress
 
+from hekla.api.text import fielderrors
 from hekla.api.trees import Json
 from hekla.local.apiserver.admission.attributes import Attributes
-from hekla.local.apiserver.objects.kind import FieldError
 from hekla.local.apiserver.request.status import internal, invalid
 from hekla.local.apiserver.storage.registry import Registry
 from hekla.local.apiserver.storage.store import DELETED, Event
@@ -110,12 +110,9 @@ class Addresses:
         ):
             why = "provided IP is already allocated"
         if why:
-            text = f'Invalid value: ["{address}"]: failed to allocate IP {address}: {why}'
-            raise invalid(
-                attributes.resource.kind,
-                attributes.name,
-                [FieldError("spec.clusterIPs", "FieldValueInvalid", text)],
-            )
+            why = f"failed to allocate IP {address}: {why}"
+            error = fielderrors.invalid("spec.clusterIPs", [address], why)
+            raise invalid(attributes.resource.kind, attributes.name, [error])
 
     def _node_ports(self, attributes: Attributes, spec: Json, old: Json) -> None:
         mine = {port.get("nodePort") for port in old.get("ports") or ()}
@@ -133,11 +130,7 @@ class Addresses:
                     if wanted in NODE_PORTS
                     else f"provided port is not in the valid range. The range of valid ports is {NODE_PORTS[0]}-{NODE_PORTS[-1]}"
                 )
-                error = FieldError(
-                    f"spec.ports[{position}].nodePort",
-                    "FieldValueInvalid",
-                    f"Invalid value: {wanted}: {why}",
-                )
+                error = fielderrors.invalid(f"spec.ports[{position}].nodePort", wanted, why)
                 raise invalid(attributes.resource.kind, attributes.name, [error])
             if (
                 not wanted

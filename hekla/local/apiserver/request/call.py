@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from hekla.api.text.fieldrules import Errors
 from hekla.api.trees import Json
 from hekla.kube.http.server import Request, Response
 from hekla.local.apiserver.auth.user import User
@@ -62,38 +63,21 @@ class Call:
 
     def _read_options(self) -> None:
         request = self.request
-        errors: list[FieldError] = []
+        errors = Errors()
         dry_run = request.options.get("dryRun", [])
         if dry_run:
             if dry_run != ["All"] and any(value for value in dry_run):
-                shown = json.dumps(dry_run)
-                errors.append(
-                    FieldError(
-                        "dryRun",
-                        "FieldValueNotSupported",
-                        f'Unsupported value: {shown}: supported values: "All"',
-                    )
-                )
+                errors.not_supported("dryRun", dry_run, ["All"])
             else:
                 self.dry_run = dry_run == ["All"]
         validation = request.option("fieldValidation")
         if validation:
             if validation not in VALIDATIONS:
-                errors.append(
-                    FieldError(
-                        "fieldValidation",
-                        "FieldValueNotSupported",
-                        f'Unsupported value: "{validation}": supported values: "", "Ignore", "Strict", "Warn"',
-                    )
-                )
+                errors.not_supported("fieldValidation", validation, ["", *VALIDATIONS])
             self.field_validation = validation
         self.field_manager = request.option("fieldManager")
         if len(self.field_manager) > 128:
-            errors.append(
-                FieldError(
-                    "fieldManager", "FieldValueTooLong", "Too long: may not be more than 128 bytes"
-                )
-            )
+            errors.too_long("fieldManager", 128)
         if not self.field_manager.isprintable():
             shown = json.dumps(self.field_manager, ensure_ascii=False).replace("\\u00", "\\x")
             errors += [

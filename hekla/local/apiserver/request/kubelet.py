@@ -8,12 +8,12 @@ import ssl
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
+from hekla.api.text.fieldrules import Errors
 from hekla.api.trees import Json
 from hekla.kube.connection.tls import load_files
 from hekla.kube.http.client import HttpClient, Target, TransportError
 from hekla.kube.http.client import Stream as Incoming
 from hekla.kube.http.server import Body, Response, Stream
-from hekla.local.apiserver.objects.kind import FieldError
 from hekla.local.apiserver.request.call import Call
 from hekla.local.apiserver.request.status import Refusal, bad_request, internal, invalid, not_found
 from hekla.local.apiserver.storage.registry import Registry
@@ -149,7 +149,7 @@ def container_of(call: Call, pod: Json) -> str:
 
 def check_options(call: Call) -> None:
     request = call.request
-    errors: list[FieldError] = []
+    errors = Errors()
     for name, least in (("tailLines", 0), ("limitBytes", 1), ("sinceSeconds", 1)):
         text = request.option(name)
         if not text:
@@ -159,25 +159,12 @@ def check_options(call: Call) -> None:
         except ValueError as error:
             raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from error
         if value < least:
-            errors.append(
-                FieldError(
-                    name,
-                    "FieldValueInvalid",
-                    f"Invalid value: {value}: must be greater than or equal to {least}",
-                )
-            )
+            errors.invalid(name, value, f"must be greater than or equal to {least}")
     stream = request.option("stream")
     if stream not in ("", "All", "Stdout", "Stderr"):
-        text = f'Unsupported value: "{stream}": supported values: "All", "Stderr", "Stdout"'
-        errors.append(FieldError("stream", "FieldValueNotSupported", text))
+        errors.not_supported("stream", stream, ["All", "Stderr", "Stdout"])
     if request.option("sinceSeconds") and request.option("sinceTime"):
-        errors.append(
-            FieldError(
-                "",
-                "FieldValueForbidden",
-                "Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified",
-            )
-        )
+        errors.forbidden("", "at most one of `sinceTime` or `sinceSeconds` may be specified")
     if errors:
         kind = call.route.kind
         raise invalid(

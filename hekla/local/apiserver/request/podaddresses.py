@@ -11,11 +11,11 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 
+from hekla.api.text import fielderrors
 from hekla.api.text.addresses import read
 from hekla.api.trees import Json
 from hekla.local.apiserver.admission.admission import Admission
 from hekla.local.apiserver.admission.attributes import Attributes
-from hekla.local.apiserver.objects.kind import FieldError
 from hekla.local.apiserver.request.status import bad_request, invalid
 from hekla.local.apiserver.storage.registry import Registry
 
@@ -115,7 +115,7 @@ class PodAddresses:
         ):
             return  # where the server itself listens
         errors = [
-            FieldError(path, "FieldValueInvalid", f'Invalid value: "{address}": {LOOPBACK}')
+            fielderrors.invalid(path, address, LOOPBACK)
             for path, address, reference, ports in found
             if address.startswith("127.") and not self._has(attributes, reference, address, ports)
         ]

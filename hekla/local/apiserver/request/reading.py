@@ -8,11 +8,11 @@ import re
 import string
 from collections.abc import Sequence
 
+from hekla.api.text.fieldrules import Errors
 from hekla.api.trees import Json
 from hekla.kube.http.server import Request, Response
 from hekla.local.apiserver.objects.encoding import documents
 from hekla.local.apiserver.objects.errors import BadBody
-from hekla.local.apiserver.objects.kind import FieldError
 from hekla.local.apiserver.request.forms import Form, wanted
 from hekla.local.apiserver.request.route import Route
 from hekla.local.apiserver.request.selection import Selection, check_selectors, select
@@ -140,47 +140,20 @@ def check_list_options(request: Request) -> None:
     """The combinations of list options that Kubernetes refuses (2.12, 3.3)."""
     match = request.option("resourceVersionMatch")
     version = request.option("resourceVersion")
-    errors: list[FieldError] = []
+    errors = Errors()
     if request.option("sendInitialEvents"):
-        errors.append(
-            FieldError(
-                "sendInitialEvents",
-                "FieldValueForbidden",
-                "Forbidden: sendInitialEvents is forbidden for list",
-            )
-        )
+        errors.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")
     if match:
-        why = "Forbidden: resourceVersionMatch is forbidden "
+        field, why = "resourceVersionMatch", "resourceVersionMatch is forbidden"
         if not version:
-            errors.append(
-                FieldError(
-                    "resourceVersionMatch",
-                    "FieldValueForbidden",
-                    f"{why}unless resourceVersion is provided",
-                )
-            )
+            errors.forbidden(field, f"{why} unless resourceVersion is provided")
         if request.option("continue"):
-            errors.append(
-                FieldError(
-                    "resourceVersionMatch", "FieldValueForbidden", f"{why}when continue is provided"
-                )
-            )
+            errors.forbidden(field, f"{why} when continue is provided")
         if match not in ("Exact", "NotOlderThan"):
-            errors.append(
-                FieldError(
-                    "resourceVersionMatch",
-                    "FieldValueNotSupported",
-                    f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan", ""',
-                )
-            )
+            errors.not_supported(field, match, ["Exact", "NotOlderThan", ""])
         elif match == "Exact" and version == "0":
-            errors.append(
-                FieldError(
-                    "resourceVersionMatch",
-                    "FieldValueForbidden",
-                    'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"',
-                )
-            )
+            why = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+            errors.forbidden(field, why)
     if errors:
         # A malformed selector is refused before anything else.
         check_selectors(request.option("labelSelector"), request.option("fieldSelector"))

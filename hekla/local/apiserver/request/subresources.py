@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from hekla.api.text import fielderrors
 from hekla.api.trees import Json
 from hekla.kube.http.server import Response
 from hekla.local.apiserver.objects.columns import AGE, NAME
 from hekla.local.apiserver.objects.encoding.decode import reader
-from hekla.local.apiserver.objects.kind import Column, FieldError, Kind
+from hekla.local.apiserver.objects.kind import Column, Kind
 from hekla.local.apiserver.request.call import Call
 from hekla.local.apiserver.request.forms import MetadataForm, TableForm, wanted
 from hekla.local.apiserver.request.status import (
@@ -98,10 +99,8 @@ class Subresources:
         kind, paths = call.route.kind, call.route.kind.scale
         replicas = (scale.get("spec") or {}).get("replicas", 0)
         if replicas < 0:
-            error = FieldError(
-                "spec.replicas",
-                "FieldValueInvalid",
-                f"Invalid value: {replicas}: must be greater than or equal to 0",
+            error = fielderrors.invalid(
+                "spec.replicas", replicas, "must be greater than or equal to 0"
             )
             raise invalid(SCALE, call.route.name, [error])
         version = (scale.get("metadata") or {}).get("resourceVersion") or ""

@@ -6,13 +6,13 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from hekla.api.text import fielderrors
 from hekla.api.trees import Json
 from hekla.kube.http.server import Response
 from hekla.local.apiserver.objects.encoding import documents
 from hekla.local.apiserver.objects.encoding.go_text import printed
 from hekla.local.apiserver.objects.encoding.typecheck import type_name
 from hekla.local.apiserver.objects.errors import BadBody
-from hekla.local.apiserver.objects.kind import FieldError
 from hekla.local.apiserver.objects.merging import fieldsets, merging, ownership
 from hekla.local.apiserver.objects.merging.ownership import Conflicts, Owner, Scope, Shares
 from hekla.local.apiserver.request.call import Call, read_again
@@ -31,9 +31,7 @@ from hekla.local.apiserver.write.writing import Writer, update_of
 
 async def apply_patch(writer: Writer, subresources: Subresources, call: Call) -> Response:
     if not call.field_manager:
-        required = FieldError(
-            "fieldManager", "FieldValueRequired", "Required value: is required for apply patch"
-        )
+        required = fielderrors.required("fieldManager", "is required for apply patch")
         raise invalid_option("PatchOptions", [required])
     configuration = read_configuration(call)
     return await Application(writer, subresources, call, configuration).run()

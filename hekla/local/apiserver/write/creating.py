@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
 
+from hekla.api.text import fielderrors
 from hekla.api.trees import Json
 from hekla.kube.http.server import Response
 from hekla.local.apiserver.admission.attributes import Attributes
 from hekla.local.apiserver.objects import names
-from hekla.local.apiserver.objects.encoding.go_text import quoted
 from hekla.local.apiserver.objects.kind import FieldError, Kind
 from hekla.local.apiserver.objects.merging import ownership
 from hekla.local.apiserver.objects.merging.ownership import Owner, Shares
@@ -29,9 +29,7 @@ from hekla.local.apiserver.storage.registry import Resource
 from hekla.local.apiserver.storage.store import Row
 from hekla.local.apiserver.write.stages import Backend, On, Stage, steps
 
-NAMELESS = FieldError(
-    "metadata.name", "FieldValueRequired", "Required value: name or generateName is required"
-)
+NAMELESS = fielderrors.required("metadata.name", "name or generateName is required")
 NOT_FOR_CLIENTS = ("managedFields", "deletionTimestamp", "deletionGracePeriodSeconds")
 """Metadata that is dropped from the body of a create."""
 NOT_OF_NEW_OBJECTS = (
@@ -273,8 +271,7 @@ def refuse_invalid(new: NewObject, errors: list[FieldError]) -> None:
     if new.nameless:
         errors = [NAMELESS, *(error for error in errors if error.field != "metadata.name")]
     elif why is not None and not any(error.field == "metadata.name" for error in errors):
-        text = f"Invalid value: {quoted(name)}: {why}"
-        errors.insert(0, FieldError("metadata.name", "FieldValueInvalid", text))
+        errors.insert(0, fielderrors.invalid("metadata.name", name, why))
     if errors:
         raise invalid(kind, name, errors)
     if kind.strategy.warnings is not None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
+from hekla.api.text.fieldrules import Errors
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects.encoding.decode import reader
-from hekla.local.apiserver.objects.kind import FieldError
 from hekla.local.apiserver.request.call import Call, read_body
 from hekla.local.apiserver.request.status import Refusal, bad_request, invalid_option
 
@@ -48,24 +48,17 @@ def read_options(call: Call) -> DeleteOptions:
     orphan: Any = body.get("orphanDependents")
     if orphan is None and request.option("orphanDependents"):
         orphan = request.flag("orphanDependents")
-    errors: list[FieldError] = []
+    errors = Errors()
     if orphan is not None and propagation:
-        text = f'Invalid value: "{propagation}": orphanDependents and deletionPropagation cannot be both set'
-        errors.append(FieldError("propagationPolicy", "FieldValueInvalid", text))
+        why = "orphanDependents and deletionPropagation cannot be both set"
+        errors.invalid("propagationPolicy", propagation, why)
     elif propagation and propagation not in ("Orphan", "Background", "Foreground"):
-        text = f'Unsupported value: "{propagation}": supported values: "Foreground", "Background", "Orphan", "nil"'
-        errors.append(FieldError("propagationPolicy", "FieldValueNotSupported", text))
+        allowed = ["Foreground", "Background", "Orphan", "nil"]
+        errors.not_supported("propagationPolicy", propagation, allowed)
     dry_run = body.get("dryRun")
     if dry_run:
         if dry_run != ["All"]:
-            shown = msgspec.json.encode(dry_run).decode()
-            errors.append(
-                FieldError(
-                    "dryRun",
-                    "FieldValueNotSupported",
-                    f'Unsupported value: {shown}: supported values: "All"',
-                )
-            )
+            errors.not_supported("dryRun", dry_run, ["All"])
         call.dry_run = True
     if errors:
         raise invalid_option("DeleteOptions", errors)

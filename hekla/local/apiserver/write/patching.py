@@ -6,12 +6,13 @@ from typing import Any
 
 import msgspec
 
+from hekla.api.text import fielderrors
 from hekla.api.trees import Json
 from hekla.kube.http.server import Response
 from hekla.local.apiserver.objects.encoding import documents
 from hekla.local.apiserver.objects.encoding.typecheck import type_name
 from hekla.local.apiserver.objects.errors import BadBody
-from hekla.local.apiserver.objects.kind import FieldError, Kind
+from hekla.local.apiserver.objects.kind import Kind
 from hekla.local.apiserver.objects.merging import patch as patches
 from hekla.local.apiserver.objects.merging import restored
 from hekla.local.apiserver.request.call import Call, read_again
@@ -52,9 +53,7 @@ async def patch(writer: Writer, subresources: Subresources, call: Call) -> Respo
     ):
         raise unsupported(kind)
     if call.request.option("force"):
-        forbidden = FieldError(
-            "force", "FieldValueForbidden", "Forbidden: may not be specified for non-apply patch"
-        )
+        forbidden = fielderrors.forbidden("force", "may not be specified for non-apply patch")
         raise invalid_option("PatchOptions", [forbidden])
     if call.route.subresource == "scale":
         return await patch_scale(subresources, call, read_patch(call.request.body, media), media)

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from hekla.api.text import fielderrors
 from hekla.api.trees import Json
 from hekla.kube.http.server import Response
 from hekla.local.apiserver.admission.attributes import Attributes
@@ -345,8 +346,8 @@ def new_finalizers(metadata: Json, before: Json) -> list[FieldError]:
     if not added:
         return []
     shown = ", ".join(f'"{name}"' for name in added)
-    text = f"Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"
-    return [FieldError("metadata.finalizers", "FieldValueForbidden", text)]
+    why = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"
+    return [fielderrors.forbidden("metadata.finalizers", why)]
 
 
 def changes_nothing(update: Update) -> bool:
@@ -461,7 +462,4 @@ def check_uid(kind: Kind, row: Row, uid: Any, method: str) -> None:
             row.name,
             f"Precondition failed: UID in precondition: {uid}, UID in object meta: {row.uid}",
         )
-    error = FieldError(
-        "metadata.uid", "FieldValueInvalid", f'Invalid value: "{uid}": field is immutable'
-    )
-    raise invalid(kind, row.name, [error])
+    raise invalid(kind, row.name, [fielderrors.invalid("metadata.uid", uid, "field is immutable")])

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from hekla.api.text import fielderrors
 from hekla.api.trees import Json
 from hekla.kube.http.server import Response
 from hekla.local.apiserver.admission.admission import Admission
-from hekla.local.apiserver.objects.kind import FieldError
 from hekla.local.apiserver.objects.merging.ownership import Shares
 from hekla.local.apiserver.request.call import Call, read_body
 from hekla.local.apiserver.request.status import (
@@ -114,10 +114,8 @@ class Writer:
         if not version and not strategy.unconditional_update:
             if missing:
                 raise not_found(route.kind, route.name)
-            error = FieldError(
-                "metadata.resourceVersion",
-                "FieldValueInvalid",
-                "Invalid value: 0: must be specified for an update",
+            error = fielderrors.invalid(
+                "metadata.resourceVersion", 0, "must be specified for an update"
             )
             # The one message of its form that names the resource, not the kind.
             raise invalid(replace(route.kind, kind=route.kind.plural), route.name, [error])
