@@ -77,7 +77,7 @@ def open_session(
 ) -> Session:
     """A session over the state, every plugin opened."""
     stage("open", "")
-    state.refresh()
+    state.count_changes()
     state.cycle += 1
     hooks.part(Placer).lookahead.begin_cycle(state.nodes)
     session = Session(state, hooks, now, uid or f"cycle-{state.cycle}")
@@ -140,7 +140,7 @@ def close_session(session: Session, stage: Stage = _unwatched) -> Decisions:
         for sub_job in job.sub_jobs.values():
             sub_job.nominated_domain = ""
     state.job_table.dirty.update(session.touched)
-    state.refresh()
+    state.count_changes()
     report_queues(session)
     decided = session.decisions
     session.live.clear()

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from hekla.local.apiserver.request.eager import eager
+from hekla.local.apiserver.request.eager import run_eagerly
 
 
 async def test_two_requests_that_begin_by_waiting_for_the_same_write_both_go_on():
@@ -16,7 +16,7 @@ async def test_two_requests_that_begin_by_waiting_for_the_same_write_both_go_on(
     async def request():
         return await write
 
-    answers = [eager(request(), loop) for _ in range(3)]
+    answers = [run_eagerly(request(), loop) for _ in range(3)]
     await asyncio.sleep(0)
     write.set_result("stored")
 
@@ -30,7 +30,7 @@ async def test_a_write_that_was_carried_out_before_the_task_began():
     async def request():
         return await write
 
-    answers = [eager(request(), loop) for _ in range(2)]
+    answers = [run_eagerly(request(), loop) for _ in range(2)]
     write.set_result("stored")
 
     assert await asyncio.gather(*answers) == ["stored"] * 2
@@ -40,7 +40,7 @@ async def test_what_never_waits_is_answered_at_once():
     async def request():
         return "read"
 
-    assert eager(request(), asyncio.get_running_loop()) == "read"
+    assert run_eagerly(request(), asyncio.get_running_loop()) == "read"
 
 
 async def test_what_waits_a_second_time_is_a_task_from_there_on():
@@ -56,7 +56,7 @@ async def test_what_waits_a_second_time_is_a_task_from_there_on():
         await asyncio.sleep(0)
         return found
 
-    answer = eager(request(), loop)
+    answer = run_eagerly(request(), loop)
     first.set_result(None)
     await asyncio.sleep(0)
     second.set_result("stored")
@@ -72,7 +72,7 @@ async def test_what_is_called_off_leaves_nobody_waiting():
     async def request():
         await write
 
-    answer = eager(request(), loop)
+    answer = run_eagerly(request(), loop)
     write.cancel()
 
     async with asyncio.timeout(5):
@@ -93,7 +93,7 @@ async def test_what_goes_wrong_behind_a_wait_is_the_answers_error(again: bool):
             if again:
                 await asyncio.sleep(0)
 
-    answer = eager(request(), loop)
+    answer = run_eagerly(request(), loop)
     write.set_exception(OSError("no room"))
 
     with pytest.raises(OSError, match="no room"):

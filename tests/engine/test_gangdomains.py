@@ -230,7 +230,7 @@ def test_roles_and_groups_are_both_kept() -> None:
             labels={"w": name[1]},
             spec={"priority": 5},
         )
-    here.state.refresh()
+    here.state.count_changes()
     job = job_of(here, "both")
     assert parts(job, [job.tasks["default/m1"], job.tasks["default/w1a"]]) == [
         (True, ["m1"]),
@@ -246,7 +246,7 @@ def test_a_group_that_is_broken_already_can_be_spared() -> None:
     here.job("job", pods=0, min_available=4, group={"subGroupPolicy": policies})
     for name in ("a1", "a2", "b1", "b2", "c1"):
         here.pod(name, job="job", node="n1", cpu=1, labels={"pair": name[0]}, spec={"priority": 1})
-    here.state.refresh()
+    here.state.count_changes()
     job = job_of(here, "job")
     assert parts(job, [job.tasks[f"default/{name}"] for name in ("a1", "b1", "c1")]) == [
         (True, ["c1"]),

@@ -37,7 +37,7 @@ def opened(here: World) -> Session:
 
 
 def parts(here: World, name: str) -> list[tuple[bool, list[str]]]:
-    here.state.refresh()
+    here.state.count_changes()
     job = here.state.jobs[f"default/{name}"]
     return [
         (one.safe, [task.name for task in one.tasks]) for one in bundles_of(job, job.tasks.values())
@@ -158,7 +158,7 @@ def test_plugins_may_shrink_what_is_safe_but_not_what_is_whole() -> None:
     here = world()
     here.nodes("n1", cpu=9)
     here.job("a", pods=4, min_available=2, cpu=1, on=["n1"] * 4)
-    here.state.refresh()
+    here.state.count_changes()
     job = here.state.jobs["default/a"]
     safe, whole = bundles_of(job, job.tasks.values())
     kept = approved([safe, whole], {safe.tasks[0].key, whole.tasks[0].key})
@@ -171,7 +171,7 @@ def test_what_costs_less_for_what_it_frees_goes_first() -> None:
     here.nodes("n1", cpu=9)
     here.job("two", pods=2, cpu=1, on=["n1"] * 2)
     here.job("four", pods=4, cpu=1, on=["n1"] * 4)
-    here.state.refresh()
+    here.state.count_changes()
     need = {"cpu": 1000.0, "memory": 0.0, PODS: 1.0}
     small, large = (
         Bundle(
@@ -195,7 +195,7 @@ def test_a_group_of_pairs_can_spare_as_many_as_it_has_too_many() -> None:
         here.pod(
             f"job-w-{number}", job="job", node="n1", cpu=1, labels=labels, spec={"priority": number}
         )
-    here.state.refresh()
+    here.state.count_changes()
     job = here.state.jobs["default/job"]
     one_each = [task for task in job.tasks.values() if int(task.name[-1]) % 2 == 0]
     assert [(one.safe, len(one.tasks)) for one in bundles_of(job, one_each)] == [

@@ -115,9 +115,9 @@ def same_as_fresh(world: World) -> None:
         (fresh.upsert_pod if "containers" in tree["spec"] else fresh.upsert_pod_group)(tree)
     for job in world.state.jobs.values():
         fresh.jobs[job.key].phase = job.phase
-        fresh.job_table.touch(fresh.jobs[job.key])
-    fresh.refresh()
-    world.state.refresh()
+        fresh.job_table.mark_changed(fresh.jobs[job.key])
+    fresh.count_changes()
+    world.state.count_changes()
     present = {name: row for name, row in fresh.nodes.rows.items() if fresh.nodes.ready[row]}
     for name, row in present.items():
         other = world.state.nodes.rows[name]

@@ -247,9 +247,9 @@ def test_the_echo_of_a_status_changes_nothing() -> None:
     ):
         state.upsert_pod_group(changed)
         assert list(state.job_table.dirty) == ["default/train"]
-        state.refresh()
+        state.count_changes()
         state.upsert_pod_group(echo)
-        state.refresh()
+        state.count_changes()
 
 
 def test_a_group_that_left_and_came_again_is_read_whole() -> None:

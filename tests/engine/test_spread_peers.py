@@ -384,7 +384,7 @@ def test_peers_are_those_that_the_objects_say_and_where_they_are(seed: int, leng
             world.now += 1
             world.run()
             world.settle()
-    world.state.refresh()
+    world.state.count_changes()
     names = world.state.nodes.names
     for key, task in world.state.tasks.items():
         peers = task.labels.peers

@@ -16,7 +16,7 @@ from hekla.engine.world import World, policy
 
 def check(world: World) -> None:
     state = world.state
-    state.refresh()
+    state.count_changes()
     sums = {
         name: {"request": {}, "allocated": {}, "inqueue": {}, "elastic": {}}
         for name in state.queues
@@ -70,7 +70,7 @@ def test_sums_are_what_all_jobs_add(seed: int, length: int) -> None:
             name = draw.choice(["left", "right"])
             world.state.remove_queue(name)
             if draw.random() < 0.5:
-                world.state.refresh()
+                world.state.count_changes()
             world.queue(name)
         elif kind == 4:
             for key in [key for key in world.pods if draw.random() < 0.2]:

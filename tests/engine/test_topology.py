@@ -138,7 +138,7 @@ def test_a_cycle_holds_back_only_what_needs_it(racks: World) -> None:
 
 @pytest.mark.scenario("scheduler-core", 145)
 def test_the_closest_common_domain(racks: World) -> None:
-    racks.state.refresh()
+    racks.state.count_changes()
     tree = tree_of(racks.state)
     assert tree.common("s0", "s1") == "s2"
     assert tree.common("s0", "s2") == "s2"

@@ -176,7 +176,7 @@ class _Turns:
                     session.broke_off(f"the placement of {job.key}", error)
                 if again:
                     jobs.push(job)
-            queue = queues.pass_on(queue)
+            queue = queues.push_pop(queue)
 
     def _collect(self) -> None:
         session = self.session
@@ -311,7 +311,7 @@ def allocate_tasks(
                 job.fit_errors.setdefault(one.key, FitErrors(0, base=skipped))
             at += run
             continue
-        left = refused.left(task, scope)
+        left = refused.remaining_nodes(task, scope)
         placed, errors = _place(session, statement, tasks[at : at + allowed], left)
         at += placed
         # With `all_at_once` each placement counts as an attempt, and as a turn, of its own.
@@ -355,7 +355,7 @@ def _place(
     for placement in placer_of(session).place(session, tasks, scope):
         if placement.why_not is not None:
             return placed, placement.why_not()
-        statement.record(placement)
+        statement.carry_out(placement)
         placed += len(placement.rows)
     return placed, None
 

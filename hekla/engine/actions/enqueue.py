@@ -38,4 +38,4 @@ class Enqueue:
             if not waits and (job.min_resources is None or session.votes.job_enqueueable(job)):
                 session.votes.job_enqueued(job)
                 session.let_in(job)
-            queue = queues.pass_on(queue)
+            queue = queues.push_pop(queue)

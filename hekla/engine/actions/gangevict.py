@@ -310,7 +310,7 @@ def _promise(
     for at, task in enumerate(tasks, 1):
         found = NOWHERE
         if session.votes.allocatable(queue, task) and not session.votes.prefilter(task):
-            within, hopeless = refused.left(task, scope), unresolvable(job, task)
+            within, hopeless = refused.remaining_nodes(task, scope), unresolvable(job, task)
             if hopeless is not None:
                 within = ~hopeless if within is None else within & ~hopeless
             candidates = placer.filters.candidates(session, task, within)

@@ -47,7 +47,7 @@ class Heap(Generic[T]):
     def pop(self) -> T:
         return heapq.heappop(self._entries)[2]
 
-    def pass_on(self, item: T) -> T:
+    def push_pop(self, item: T) -> T:
         """As `push` and then `pop`, at the cost of little more than one of them."""
         entry = (self._key(item), self._pushed, item)
         self._pushed += 1
@@ -82,7 +82,7 @@ class LiveHeap(Generic[T]):
             at = (at - 1) // 2
         items[at] = item
 
-    def pass_on(self, item: T) -> T:
+    def push_pop(self, item: T) -> T:
         """`push` and then `pop`."""
         self.push(item)
         return self.pop()

@@ -85,7 +85,7 @@ class Statement:
         self._do(operation)
         self.operations.append(operation)
 
-    def record(self, placement: Placement) -> None:
+    def carry_out(self, placement: Placement) -> None:
         """Carry out what a placer has chosen."""
         status = Status.PIPELINED if placement.pipelined else Status.ALLOCATED
         self.place(placement.tasks, placement.rows, status)
@@ -168,7 +168,7 @@ class Statement:
         session, state, pods, job = self.session, self.session.state, tasks[0].pods, tasks[0].job
         assert job is not None
         job.set_status_many(tasks, Status.BINDING)
-        state.transfers.placed(tasks)
+        state.transfers.forget_in_vain(tasks)
         names = state.nodes.names
         binds = [
             Bind(task.key, task.uid, names[row], job.key, task.annotations)

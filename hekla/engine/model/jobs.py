@@ -64,21 +64,21 @@ class JobTable:
         self.by_key.pop(job.key, None)
         self.back_off.succeeded(job.key)
         self.unreported.pop(job.key, None)
-        self.touch_dropped(job)
+        self.mark_gone(job)
 
-    def touch(self, job: Job) -> None:
+    def mark_changed(self, job: Job) -> None:
         """The job's sums and status have to be looked at again."""
         self.dirty[job.key] = job
         self.unreported[job.key] = job
         job.rests_until = -math.inf
 
-    def touch_queue(self, name: str) -> None:
+    def mark_queue_changed(self, name: str) -> None:
         """Every job of the queue has to be looked at again."""
         for job in self.by_key.values():
             if job.queue == name:
-                self.touch(job)
+                self.mark_changed(job)
 
-    def touch_dropped(self, job: Job) -> None:
+    def mark_gone(self, job: Job) -> None:
         """A job that left must leave the sums too."""
         self.dirty[job.key] = job
         if self.by_key.get(job.key) is not job:
@@ -86,8 +86,8 @@ class JobTable:
             self.sums.count()
             self.dirty.pop(job.key, None)
 
-    def refresh(self) -> None:
-        """Count again what changed."""
+    def count_changed(self) -> None:
+        """Sums, and who is active, of the jobs that have changed."""
         for job in self.dirty.values():
             self._look_again(job)
         self.sums.count()
@@ -118,7 +118,7 @@ class JobTable:
         """The queue is gone; False where there was none."""
         if self.queues.pop(name, None) is None:
             return False
-        self.touch_queue(name)
+        self.mark_queue_changed(name)
         # At once: a queue of the same name that comes before the next cycle begins with sums of
         # nothing.
         for job in self.dirty.values():
@@ -137,7 +137,7 @@ class JobTable:
             fresh.elastic, fresh.jobs = old.elastic, old.jobs
         self.queues[fresh.name] = fresh
         if old is None:
-            self.touch_queue(fresh.name)
+            self.mark_queue_changed(fresh.name)
         return old
 
     def put_priority_class(self, name: str, value: int, default: bool) -> bool:

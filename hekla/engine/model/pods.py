@@ -107,7 +107,7 @@ class PodTable:
         if node:
             row = self.nodes.row(node)
         if old is not None:
-            self.transfers.pod_went_on(old, task)
+            self.transfers.pod_updated(old, task)
             task.condition = old.condition
             if row != NOWHERE and row == old.row and self._renews(old, task, meta):
                 return True
@@ -119,7 +119,7 @@ class PodTable:
                 self.nodes.hold(task, row, task.status)
         self._join(task, meta, scheduler)
         if old is None:
-            self.transfers.pod_came(task)
+            self.transfers.pod_added(task)
         if node and self.jobs.back_off.waits and task.job is not None:
             self.jobs.back_off.succeeded(task.job.key)
         return True
@@ -129,7 +129,7 @@ class PodTable:
         task = self.by_key.pop(key, None)
         if task is None:
             return False
-        self.transfers.pod_went(task)
+        self.transfers.pod_removed(task)
         self._forget(task)
         return True
 
@@ -198,7 +198,7 @@ class PodTable:
         else:
             return
         job.add_task(task)
-        self.jobs.touch(job)
+        self.jobs.mark_changed(job)
 
     def _read_on(self, old: Task, node: str, meta: Tree, spec: Tree, status: Tree) -> bool:
         """As `_renews` for a pod of which nothing but its status has changed since it was read:
@@ -259,7 +259,7 @@ class PodTable:
         job.counts.replace(task, was)
         job.fit_errors.pop(key, None)
         if job.contribution is None:
-            self.jobs.touch(job)
+            self.jobs.mark_changed(job)
         else:  # what it adds to its queue is what it added
             self.jobs.unreported[job.key] = job
             job.rests_until = -math.inf
@@ -272,7 +272,7 @@ class PodTable:
         job = task.job
         if job is not None:
             job.remove_task(task)
-            self.jobs.touch(job)
+            self.jobs.mark_changed(job)
             if not job.tasks and (job.shadow or not job.has_group):
                 self.jobs.drop(job)
 
@@ -294,7 +294,7 @@ class PodTable:
             task.status = status
         else:
             task.job.set_status(task, status)
-            self.jobs.touch(task.job)
+            self.jobs.mark_changed(task.job)
 
     def compact_nodes(self) -> None:
         """Drop the rows of nodes that left."""

@@ -236,7 +236,7 @@ class State:
             for policy, one in zip(policies, spec.get("subGroupPolicy") or ())
         }
         job.rebuild_sub_jobs()
-        self.job_table.touch(job)
+        self.job_table.mark_changed(job)
 
     def remove_pod_group(self, group: object) -> None:
         """A PodGroup is gone.  Takes the object or its key."""
@@ -251,7 +251,7 @@ class State:
         job.topology = None
         job.policies = ()
         job.rebuild_sub_jobs()
-        self.job_table.touch(job)
+        self.job_table.mark_changed(job)
         if not job.tasks:
             self.job_table.drop(job)
 
@@ -387,9 +387,9 @@ class State:
 
     # --------------------------------------------------------------------------------------- cycles
 
-    def refresh(self) -> None:
+    def count_changes(self) -> None:
         """Count again what changed; a cycle begins with it and costs as much as there were changes."""
-        self.job_table.refresh()
+        self.job_table.count_changed()
         if self.terms.peers.uncounted:
             self.terms.peers.count(self.nodes.tasks)
         self.claims.extended.lend(self.nodes)

@@ -92,8 +92,8 @@ class Transfers:
         """Others are evicted for a pod, which has the room yet to take."""
         self.in_vain[task.key] = self.in_vain.get(task.key, 0) + 1
 
-    def placed(self, tasks: Iterable[Task]) -> None:
-        """Pods have their places."""
+    def forget_in_vain(self, tasks: Iterable[Task]) -> None:
+        """Pods have their places: nobody is evicted in vain for them any more."""
         if self.in_vain:
             for task in tasks:
                 self.in_vain.pop(task.key, None)
@@ -126,12 +126,12 @@ class Transfers:
         if self.disturbed and (old is None or _room(old) != _room(new)):
             self._begin()
 
-    def pod_came(self, task: Task) -> None:
+    def pod_added(self, task: Task) -> None:
         """A pod that was not there: made anew, or new."""
         if self.disturbed and not self._disturbed(task):
             self._begin()
 
-    def pod_went_on(self, old: Task, task: Task) -> None:
+    def pod_updated(self, old: Task, task: Task) -> None:
         """A pod that ends by itself makes room, and one that is resized takes more or less."""
         if not self.disturbed:
             return
@@ -142,7 +142,7 @@ class Transfers:
         elif old.request.amounts != task.request.amounts:
             self._begin()
 
-    def pod_went(self, task: Task) -> None:
+    def pod_removed(self, task: Task) -> None:
         """A pod is gone: evicted, with one that was evicted, or taken away."""
         if self.disturbed and task.status not in FINISHED and not self._disturbed(task):
             self._begin()

@@ -36,7 +36,7 @@ class Refused:
         self.reasons: dict[str, list[FitErrors]] = {}
         """What they said, each time only those who had not yet refused."""
 
-    def left(self, task: Task, scope: Bools | None) -> Bools | None:
+    def remaining_nodes(self, task: Task, scope: Bools | None) -> Bools | None:
         """The nodes that may still be asked for the task; `scope` itself where nobody refused."""
         known = self.roles.get(task.role) if self.roles else None
         if known is None:

@@ -33,7 +33,7 @@ def made(plugins: list[Any] | None = None, actions: str = "gangpreempt", **argum
 
 def parts(world: World, name: str, *pods: str) -> dict[bool, list[str]]:
     """Safe or not -> the pods, of all candidates or of those named."""
-    world.state.refresh()
+    world.state.count_changes()
     tasks = [task(world, pod) for pod in pods] or list(job(world, name).tasks.values())
     return {
         one.safe: [each.name for each in one.tasks] for one in bundles_of(job(world, name), tasks)

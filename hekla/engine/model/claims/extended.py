@@ -64,7 +64,7 @@ class ExtendedResources:
                 named = tuple(key for key in task.claims if not key.endswith(MARK))
                 task.claims = (*named, task.key + MARK) if MARK in task.pods.claims else named
                 if task.job is not None:
-                    self._state.job_table.touch(task.job)
+                    self._state.job_table.mark_changed(task.job)
 
     def _marked(self, pods: PodClass) -> bool:
         """Says in a class whether it has such a claim; gives whether that is another answer than

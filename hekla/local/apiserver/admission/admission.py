@@ -27,7 +27,7 @@ TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
 class Admission:
-    """The chain.  `mutate` and `final_check` are synchronous; webhooks are called only if one
+    """The chain.  `mutate` and `run_validating_plugins` are synchronous; webhooks are called only if one
     matches."""
 
     def __init__(self, registry: Registry) -> None:
@@ -111,7 +111,7 @@ class Admission:
         if (calls := self.call_validating(attributes)) is not None:
             await calls
 
-    def final_check(self, attributes: Attributes) -> None:
+    def run_validating_plugins(self, attributes: Attributes) -> None:
         """Check what must hold in the step in which the write is accepted.  Raises Refusal."""
         if attributes.operation == "CREATE":
             if attributes.namespace:

@@ -125,7 +125,7 @@ Plugin = Callable[[Attributes], None]
 
 
 async def in_task() -> None:
-    """Continue in a task of its own.  A request starts in the callback that read it (see `eager`),
+    """Continue in a task of its own.  A request starts in the callback that read it (see `run_eagerly`),
     where timeouts do not work."""
     if asyncio.current_task() is None:
         await asyncio.sleep(0)

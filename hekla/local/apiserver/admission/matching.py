@@ -62,7 +62,7 @@ def siblings(registry: Registry, resource: Resource) -> Iterable[Resource]:
     ]
 
 
-def through(
+def matching_resource(
     rules: Sequence[Json], match_policy: str, registry: Registry, resource: Resource, key: Key
 ) -> Resource | None:
     """The resource that a request matches: its own, or another group or version of the same objects

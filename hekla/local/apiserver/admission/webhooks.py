@@ -23,11 +23,11 @@ from hekla.local.apiserver.admission.matching import (
     ConditionFailed,
     Key,
     key_of,
+    matching_resource,
     object_in,
     request_tree,
     scope_of,
     selected,
-    through,
 )
 from hekla.local.apiserver.auth.authorization import Authorizer
 from hekla.local.apiserver.objects.errors import BadBody
@@ -117,7 +117,12 @@ class Chain:
                 found = ()
             else:
                 seen = [
-                    (hook, through(hook.rules, hook.match_policy, self.registry, resource, key))
+                    (
+                        hook,
+                        matching_resource(
+                            hook.rules, hook.match_policy, self.registry, resource, key
+                        ),
+                    )
                     for hook in self.hooks
                 ]
                 found = tuple((hook, matched) for hook, matched in seen if matched is not None)

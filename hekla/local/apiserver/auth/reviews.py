@@ -13,7 +13,7 @@ from hekla.local.apiserver.auth.authorization import Authorizer
 from hekla.local.apiserver.auth.tokens import ISSUER
 from hekla.local.apiserver.auth.user import User
 from hekla.local.apiserver.objects.new_objects import now
-from hekla.local.apiserver.request.call import Call, read_body
+from hekla.local.apiserver.request.call import Call, decode_body
 from hekla.local.apiserver.request.forms import not_acceptable
 from hekla.local.apiserver.request.status import Refusal, bad_request
 from hekla.local.apiserver.storage.registry import Registry
@@ -51,13 +51,13 @@ class Reviews:
 
     async def self_subject(self, call: Call) -> Response:
         """SelfSubjectReview: who the caller is."""
-        tree = read_body(call)
+        tree = decode_body(call)
         tree.setdefault("metadata", {})["creationTimestamp"] = now()
         return self._answer(call, tree, {"userInfo": call.user.tree()})
 
     async def token(self, call: Call) -> Response:
         """TokenReview: whose token this is."""
-        tree = read_body(call)
+        tree = decode_body(call)
         token = (tree.get("spec") or {}).get("token") or ""
         if not token:
             raise bad_request("token is required for TokenReview in authentication")
@@ -73,7 +73,7 @@ class Reviews:
 
     async def subject_access(self, call: Call) -> Response:
         """SubjectAccessReview and LocalSubjectAccessReview: whether a user may."""
-        tree = read_body(call)
+        tree = decode_body(call)
         spec = tree.get("spec") or {}
         if not spec.get("user") and not spec.get("groups"):
             raise invalid_review(
@@ -97,7 +97,7 @@ class Reviews:
 
     async def self_subject_access(self, call: Call) -> Response:
         """SelfSubjectAccessReview: whether the caller may."""
-        tree = read_body(call)
+        tree = decode_body(call)
         return self._answer(call, tree, self._verdict(call.user, tree.get("spec") or {}, ""))
 
     def _verdict(self, user: User, spec: Json, namespace: str) -> Json:
@@ -124,7 +124,7 @@ class Reviews:
 
     async def self_subject_rules(self, call: Call) -> Response:
         """SelfSubjectRulesReview: all rules of the caller in a namespace."""
-        tree = read_body(call)
+        tree = decode_body(call)
         namespace = (tree.get("spec") or {}).get("namespace") or ""
         if not namespace:
             raise bad_request("no namespace on request")

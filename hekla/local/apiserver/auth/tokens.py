@@ -27,7 +27,7 @@ from hekla.local.apiserver.admission.attributes import Attributes, Plugin
 from hekla.local.apiserver.auth.user import AUTHENTICATED, SERVICE_ACCOUNT, User
 from hekla.local.apiserver.objects.encoding.decode import reader
 from hekla.local.apiserver.objects.kind import FieldError, Kind
-from hekla.local.apiserver.request.call import Call, read_body
+from hekla.local.apiserver.request.call import Call, decode_body
 from hekla.local.apiserver.request.status import bad_request, conflict, invalid, not_found
 from hekla.local.apiserver.storage.registry import Registry
 from hekla.local.apiserver.storage.store import encode
@@ -252,7 +252,7 @@ class Tokens:
     async def request(self, call: Call) -> Response:
         """POST serviceaccounts/<name>/token."""
         kind = call.route.kind
-        tree = read_body(call, BODY)
+        tree = decode_body(call, BODY)
         self.restrict_node(
             Attributes(
                 call,

@@ -173,7 +173,7 @@ def warning_header(text: str) -> str:
     return f'299 - "{clean}"'
 
 
-def read_body(call: Call, reader: Reader | None = None) -> Json:
+def decode_body(call: Call, reader: Reader | None = None) -> Json:
     """Decode the request's body as an object of the kind, or with the reader of a subresource.  The
     result has no kind and apiVersion.  Raises Refusal."""
     read = reader or call.route.kind.decode

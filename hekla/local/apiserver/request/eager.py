@@ -13,7 +13,9 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-def eager(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T | asyncio.Future[T]:
+def run_eagerly(
+    work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop
+) -> T | asyncio.Future[T]:
     """Run a coroutine up to its first wait in the current callback, and continue it in the callback
     that ends the wait.  Only a coroutine that waits a second time becomes a task.
 
@@ -72,7 +74,7 @@ async def _go_on(work: Coroutine[Any, Any, T], waiting: Any) -> T:
 def _driven(work: Coroutine[Any, Any, T], waiting: Any) -> Generator[Any, Any, T]:
     """Drive a started coroutine to its end inside a task."""
     if asyncio.isfuture(waiting):
-        waiting._asyncio_future_blocking = True  # as a task wants it; see `eager`
+        waiting._asyncio_future_blocking = True  # as a task wants it; see `run_eagerly`
     try:
         while True:
             try:

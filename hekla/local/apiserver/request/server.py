@@ -35,9 +35,9 @@ from hekla.local.apiserver.discovery.discovery import Discovery
 from hekla.local.apiserver.discovery.schemas import Schemas
 from hekla.local.apiserver.request import admission_metrics as verdicts
 from hekla.local.apiserver.request.audit import Audit
-from hekla.local.apiserver.request.call import Call, read_body, shortened, warning_header
+from hekla.local.apiserver.request.call import Call, decode_body, shortened, warning_header
 from hekla.local.apiserver.request.connect import Connections
-from hekla.local.apiserver.request.eager import eager
+from hekla.local.apiserver.request.eager import run_eagerly
 from hekla.local.apiserver.request.encoding import encode_response
 from hekla.local.apiserver.request.forms import negotiate
 from hekla.local.apiserver.request.health import Health
@@ -156,7 +156,7 @@ class ApiServer:
     def handle(self, request: Request) -> Answer | Awaitable[Answer]:
         """Answer a request; without a task if it need not wait."""
         try:
-            return eager(self._answer(request), self.store.loop)
+            return run_eagerly(self._answer(request), self.store.loop)
         except Exception as error:  # whatever went wrong, its client gets an answer
             return self._failure(request, error)
 
@@ -274,7 +274,7 @@ class ApiServer:
                 return await self.subresources.get_scale(call)
             if verb == "patch":
                 return await patch(self.writer, self.subresources, call)
-            return await self.subresources.put_scale(call, read_body(call, READ_SCALE))
+            return await self.subresources.put_scale(call, decode_body(call, READ_SCALE))
         if found.subresource in ("exec", "attach", "portforward"):
             return await self.connections.connect(call)
         if found.subresource == "proxy":

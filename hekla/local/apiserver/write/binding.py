@@ -16,7 +16,7 @@ from hekla.kube.http.server import Response
 from hekla.local.apiserver.admission.attributes import Attributes
 from hekla.local.apiserver.objects.conditions import set_condition
 from hekla.local.apiserver.objects.encoding.decode import reader
-from hekla.local.apiserver.request.call import Call, read_body
+from hekla.local.apiserver.request.call import Call, decode_body
 from hekla.local.apiserver.request.status import (
     CREATED,
     Refusal,
@@ -70,7 +70,7 @@ def read_binding(call: Call) -> Json:
             pass
         else:
             return {"metadata": found.metadata, "target": found.target}
-    return read_body(call, BODY)
+    return decode_body(call, BODY)
 
 
 def node_of(binding: Json) -> str:

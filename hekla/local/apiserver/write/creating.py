@@ -22,7 +22,7 @@ from hekla.local.apiserver.objects.kind import FieldError, Kind
 from hekla.local.apiserver.objects.merging import ownership
 from hekla.local.apiserver.objects.merging.ownership import Owner, Shares
 from hekla.local.apiserver.objects.new_objects import generated_name, new_uid, now
-from hekla.local.apiserver.request.call import Call, read_body
+from hekla.local.apiserver.request.call import Call, decode_body
 from hekla.local.apiserver.request.status import Refusal, already_exists, bad_request, invalid
 from hekla.local.apiserver.storage.managed_fields import Ownership, with_managed_fields
 from hekla.local.apiserver.storage.registry import Resource
@@ -80,7 +80,14 @@ class NewObject:
 
 def decode(new: NewObject) -> None:
     """Read the request's body."""
-    new.tree = read_body(new.call)
+    new.tree = decode_body(new.call)
+
+
+def default(new: NewObject) -> None:
+    """Fill in the defaults of the kind."""
+    strategy = new.resource.kind.strategy
+    default_decoded = strategy.default_decoded if new.decoded else None
+    (default_decoded or strategy.default)(new.tree)
 
 
 def place(new: NewObject) -> None:
@@ -96,13 +103,6 @@ def place(new: NewObject) -> None:
     place_in(metadata, new.namespace)
     for name in NOT_FOR_CLIENTS:
         metadata.pop(name, None)
-
-
-def default(new: NewObject) -> None:
-    """Fill in the defaults of the kind."""
-    strategy = new.resource.kind.strategy
-    default_decoded = strategy.default_decoded if new.decoded else None
-    (default_decoded or strategy.default)(new.tree)
 
 
 def own(new: NewObject) -> None:
@@ -188,7 +188,7 @@ def admit(new: NewObject) -> None:
         if not new.generated or attempts == 0:
             raise already_exists(kind, name, going=b'"deletionTimestamp":' in taken.data)
         metadata["name"] = new.stored["metadata"]["name"] = generated_name(metadata["generateName"])
-    new.backend.admission.final_check(new.attributes)
+    new.backend.admission.run_validating_plugins(new.attributes)
 
 
 def store(new: NewObject) -> Awaitable[Row] | None:
@@ -220,8 +220,8 @@ async def _answer_converted(new: NewObject) -> None:
 OBJECT = On.CONTENT | On.METADATA
 CREATE: tuple[Stage[NewObject], ...] = (
     Stage(decode, OBJECT | On.REQUEST),
-    Stage(place, On.METADATA | On.REQUEST),
     Stage(default, On.CONTENT),
+    Stage(place, On.METADATA | On.REQUEST),
     Stage(own, OBJECT | On.REQUEST),
     Stage(mutate, OBJECT | On.CLUSTER | On.REQUEST),
     Stage(identify, On.METADATA | On.MOMENT),

@@ -10,7 +10,7 @@ import msgspec
 from hekla.api.text.fieldrules import Errors
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects.encoding.decode import reader
-from hekla.local.apiserver.request.call import Call, read_body
+from hekla.local.apiserver.request.call import Call, decode_body
 from hekla.local.apiserver.request.status import Refusal, bad_request, invalid_option
 
 BODY = reader("meta.k8s.io", "v1", "DeleteOptions", any_version=True)
@@ -86,7 +86,7 @@ def _unread(text: str) -> str:
 
 def decode_options(call: Call) -> Json:
     try:
-        tree = read_body(call, BODY)
+        tree = decode_body(call, BODY)
     except Refusal as refusal:
         raise Refusal(refusal.code, _unread(str(refusal))) from refusal
     if not isinstance(tree.get("preconditions") or {}, dict):

@@ -8,7 +8,7 @@ from hekla.local.apiserver.admission.attributes import Attributes
 from hekla.local.apiserver.objects.conditions import set_condition
 from hekla.local.apiserver.objects.encoding.decode import reader
 from hekla.local.apiserver.objects.new_objects import now
-from hekla.local.apiserver.request.call import Call, read_body
+from hekla.local.apiserver.request.call import Call, decode_body
 from hekla.local.apiserver.request.selection import selects
 from hekla.local.apiserver.request.status import CREATED, Refusal, bad_request, not_found
 from hekla.local.apiserver.storage.store import Row
@@ -28,7 +28,7 @@ class Evictions:
 
     async def evict(self, call: Call) -> Response:
         registry = self.writer.registry
-        tree = read_body(call, BODY)
+        tree = decode_body(call, BODY)
         name = (tree.get("metadata") or {}).get("name")
         if name and name != call.route.name:
             raise bad_request("name in URL does not match name in Eviction object")

@@ -184,7 +184,7 @@ def call_validating_webhooks(update: Update) -> Awaitable[None] | None:
 
 def admit(update: Update) -> None:
     """Ask the checks and quotas that may refuse the new state."""
-    update.backend.admission.final_check(update.attributes)
+    update.backend.admission.run_validating_plugins(update.attributes)
 
 
 def convert(update: Update) -> Awaitable[None] | None:

@@ -13,7 +13,7 @@ from hekla.api.trees import Json
 from hekla.kube.http.server import Response
 from hekla.local.apiserver.admission.admission import Admission
 from hekla.local.apiserver.objects.merging.ownership import Shares
-from hekla.local.apiserver.request.call import Call, read_body
+from hekla.local.apiserver.request.call import Call, decode_body
 from hekla.local.apiserver.request.status import (
     bad_request,
     conflict,
@@ -88,7 +88,7 @@ class Writer:
     async def update(self, call: Call) -> Response:
         """PUT on an object or one of its subresources."""
         route = call.route
-        tree = read_body(call)
+        tree = decode_body(call)
         metadata = tree["metadata"]
         if not metadata.get("name"):
             raise bad_request(
@@ -127,7 +127,7 @@ class Writer:
             if partial_update.prepare(partial):
                 await run(STORE_AND_ANSWER, partial)
                 return partial.response
-            tree = read_body(call)  # which the attempt has changed
+            tree = decode_body(call)  # which the attempt has changed
             place_in(tree["metadata"], route.namespace)
         update = update_of(self.backend, call, lambda _: tree_copy(tree), retried=not version)
         await run_update(update)

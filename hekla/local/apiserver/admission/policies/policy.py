@@ -7,7 +7,7 @@ from typing import Any
 
 from hekla.api.trees import Json
 from hekla.local.apiserver.admission.attributes import Attributes, TreeCache, remembered
-from hekla.local.apiserver.admission.matching import Conditions, Key, selected, through
+from hekla.local.apiserver.admission.matching import Conditions, Key, matching_resource, selected
 from hekla.local.apiserver.objects.expressions import Unusable, compile_admission_expression
 from hekla.local.apiserver.request.selection import selects
 from hekla.local.apiserver.storage.registry import Registry, Resource
@@ -65,7 +65,7 @@ class Policy:
     def rules_match(self, resource: Resource, key: Key) -> Resource | None:
         """The resource in which the policy gets the object if its rules match; rules do not depend
         on the object. None if they do not match."""
-        return through(
+        return matching_resource(
             self.match.get("resourceRules") or (),
             self.match.get("matchPolicy") or "",
             self.registry,
@@ -175,7 +175,7 @@ def _selects(
             for rule in match.get(field) or ()
             if not rule.get("resourceNames") or name in rule["resourceNames"]
         ]
-        if (through(entries, policy, registry, resource, key) is not None) is not wanted:
+        if (matching_resource(entries, policy, registry, resource, key) is not None) is not wanted:
             return False
     return selected(
         match.get("namespaceSelector"), match.get("objectSelector"), attributes, registry
