@@ -8,6 +8,7 @@ just enough of an answer to know its status and where it ends.
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import re
 import ssl
@@ -382,7 +383,11 @@ async def run(order: dict[str, object]) -> dict[str, object]:
     if order["what"] == "list":
         return await time_of_list(order)
     connections = [await connect(order, Connection) for _ in range(int(str(order["connections"])))]
-    if order["what"] == "filled":
+    if order["what"] == "given":
+        given = order["requests"]
+        assert isinstance(given, list)
+        work = [base64.b64decode(one) for one in given]
+    elif order["what"] == "filled":
         work = list(filled(order))
     else:
         work = list(
