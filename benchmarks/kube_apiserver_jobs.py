@@ -245,23 +245,12 @@ def essential(server: Reference, raw: Raw) -> Essential:
     """A job, its PodGroup, and that it is let in, COUNT times.  The webhooks have to be there."""
     from tests.kubernetes.programs import SERVER
 
-    group = {
-        "apiVersion": scheduling.POD_GROUP.api_version,
-        "kind": scheduling.POD_GROUP.kind,
-        "metadata": {"name": FILLED_IN},
-        "spec": {
-            "minMember": 1,
-            "queue": "default",
-            "minTaskMember": {"work": 1},
-            "minResources": {"cpu": "100m", "memory": "128Mi"},
-        },
-    }
     one = {**job(FILLED_IN, 1, 1), "metadata": {"name": FILLED_IN}}
     let_in = {"status": {"phase": "Inqueue"}}
     groups = scheduling.POD_GROUP.path(NAMESPACE)
     orders: tuple[tuple[str, str, dict[str, Any]], ...] = (
         ("POST", batch.JOB.path(NAMESPACE), one),
-        ("POST", groups, group),
+        ("POST", groups, group_of_one(FILLED_IN)),
         ("PATCH", f"{groups}/{FILLED_IN}", let_in),
     )
     cpu = server.processes.cpu_seconds()
@@ -280,6 +269,21 @@ def essential(server: Reference, raw: Raw) -> Essential:
     )
     after = server.processes.cpu_seconds()
     return Essential(seconds, sum(after[name] - cpu[name] for name in SERVER))
+
+
+def group_of_one(name: str) -> dict[str, Any]:
+    """The PodGroup of a job of one pod, as `benchmarks.end_to_end` describes it."""
+    return {
+        "apiVersion": scheduling.POD_GROUP.api_version,
+        "kind": scheduling.POD_GROUP.kind,
+        "metadata": {"name": name},
+        "spec": {
+            "minMember": 1,
+            "queue": "default",
+            "minTaskMember": {"work": 1},
+            "minResources": {"cpu": "100m", "memory": "128Mi"},
+        },
+    }
 
 
 async def ready(kubeconfig: Path, seconds: float = 120) -> None:

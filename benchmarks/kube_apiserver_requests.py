@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.apiserver import NAMESPACE, Raw
 from benchmarks.end_to_end import job
-from benchmarks.kube_apiserver_jobs import address
+from benchmarks.kube_apiserver_jobs import address, group_of_one
 from benchmarks.raw_client import pod, request, running
 from benchmarks.reference import settle
 from hekla.api import batch, scheduling
@@ -103,17 +103,7 @@ def next_pod_status(name: str, index: int) -> Tree:
 
 
 def group(name: str, _: int) -> Tree:
-    return {
-        "apiVersion": scheduling.POD_GROUP.api_version,
-        "kind": "PodGroup",
-        "metadata": {"name": name},
-        "spec": {
-            "minMember": 1,
-            "queue": "default",
-            "minTaskMember": {"work": 1},
-            "minResources": {"cpu": "100m", "memory": "128Mi"},
-        },
-    }
+    return group_of_one(name)
 
 
 def group_status(name: str, index: int) -> Tree:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,8 +36,8 @@ class Stage:
         self.world.job(
             "old", pods=4, min_available=1, cpu=1, priority="low", on=["n1", "n1", "n2", "n2"]
         )
-        settings = {"pods": 1, "min_available": 1, "cpu": 1, "priority": "high", **urgent}
-        self.world.job("urgent", **settings)  # type: ignore[arg-type]  # keywords of World.job
+        settings: dict[str, Any] = {"pods": 1, "min_available": 1, "cpu": 1, "priority": "high"}
+        self.world.job("urgent", **settings | urgent)
         self.session: Session = open_session(
             self.world.state, hooks_of(self.world.state, self.world.policy), self.world.now
         )

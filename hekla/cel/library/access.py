@@ -109,7 +109,11 @@ def _path_decided(check: PathCheck, verb: str) -> Decision:
 
 
 def _part(name: str) -> Callable[[ResourceCheck, str], Any]:
-    return lambda check, value: replace(check, **{name: value})  # type: ignore[arg-type]  # a field that holds text
+    def changed(check: ResourceCheck, value: str) -> ResourceCheck:
+        fields: dict[str, Any] = {name: value}
+        return replace(check, **fields)
+
+    return changed
 
 
 method("path", (AUTHORIZER, STRING), PATH_CHECK, _path)
