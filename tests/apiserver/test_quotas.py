@@ -220,6 +220,25 @@ def test_a_range_fills_what_a_container_leaves_open(http: Http, ns: str) -> None
     )
 
 
+def test_the_next_pod_gets_what_a_range_says_now(http: Http, ns: str) -> None:
+    def defaults() -> Any:
+        pods = {"metadata": {"generateName": "p"}, "spec": pod("a")["spec"]}
+        made = http.post(f"{ns}/pods", pods).tree
+        return made["spec"]["containers"][0]["resources"].get("requests")
+
+    limited(http, ns, type="Container", defaultRequest={"cpu": "100m"})
+    assert [defaults(), defaults()] == [{"cpu": "100m"}] * 2
+    [item] = http.get(f"{ns}/limitranges").tree["items"]
+    place = f"{ns}/limitranges/{item['metadata']['name']}"
+    change = {"spec": {"limits": [{"type": "Container", "defaultRequest": {"cpu": "200m"}}]}}
+    assert http.patch(place, change).status == 200
+    assert [defaults(), defaults()] == [{"cpu": "200m"}] * 2
+    limited(http, ns, type="Container", defaultRequest={"memory": "1Gi"})
+    assert defaults() == {"cpu": "200m", "memory": "1Gi"}
+    assert http.delete(place).status == 200
+    assert defaults() == {"memory": "1Gi"}
+
+
 @pytest.mark.parametrize(
     ("item", "resources", "text"),
     [
