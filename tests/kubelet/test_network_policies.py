@@ -28,7 +28,7 @@ LEARNED = 5.0
 """Seconds within which a change must have come to the rules; it takes some hundredths where the
 machine is idle."""
 PROGRAM = """
-import http.server, socket, socketserver, sys, threading, urllib.parse
+import http.server, socket, socketserver, sys, threading, time, urllib.parse
 QUERY = bytes.fromhex('000701000001000000000000') + b'\\3any\\7cluster\\5local\\0' + bytes([0, 1, 0, 1])
 class Answer(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
@@ -36,7 +36,14 @@ class Answer(http.server.BaseHTTPRequestHandler):
         if self.path != '/':
             how, host, port = urllib.parse.unquote(self.path[1:]).split(',')
             try:
-                if how == 'udp':
+                if how == 'flood':
+                    floods.append(threading.Thread(target=flood, args=(host, int(port))))
+                    floods[-1].start()
+                elif how == 'flooded':
+                    floods.pop().join()
+                    if not answers:
+                        raise TimeoutError
+                elif how == 'udp':
                     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
                         asking.settimeout(0.5)
                         asking.sendto(QUERY if port == '53' else b'ping', (host, int(port)))
@@ -56,12 +63,24 @@ def echo():
         while True:
             data, sender = held.recvfrom(512)
             held.sendto(data, sender)
+def flood(host, port):
+    end = time.monotonic() + 2
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        asking.setblocking(False)
+        while time.monotonic() < end:
+            try:
+                asking.sendto(b'ping', (host, port))
+                answers.append(asking.recv(512))
+            except OSError:
+                pass
+floods, answers = [], []
 threading.Thread(target=echo, daemon=True).start()
 for port in (81, 82):
     threading.Thread(target=Server(('0.0.0.0', port), Answer).serve_forever, daemon=True).start()
 Server(('0.0.0.0', 80), Answer).serve_forever()
 """
-"""Answers at ports 80 to 82, echoes datagrams at 90, and tries what it is asked to try."""
+"""Answers at ports 80 to 82, echoes datagrams at 90, and tries what it is asked to try. A flood
+is two seconds of datagrams; it tells when it is over whether one was answered."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -300,7 +319,9 @@ async def test_rules_outlive_the_agent_and_come_again_with_a_new_network(
         assert await spoken(b, f"/tcp,{web},80") == "shut"
     with connect(live.agent.root) as connection:
         pid = ask(connection, {"do": "hello"})["pid"]
+    await spoken(b, f"/flood,{web},90")
     os.kill(pid, signal.SIGKILL)
+    assert await spoken(b, f"/flooded,{web},90") == "shut"
     await becomes_again("open", a, web)
     assert await spoken(b, f"/tcp,{web},80") == "shut"
     live.agent.kill()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import itertools
 import json
 import os
 import socket
@@ -103,6 +104,14 @@ def abandoned(owner: str, own: Path) -> bool:
     finally:
         os.close(lock)
     return True
+
+
+def stop_forwarding(route: Netlink) -> None:
+    """Set all bridges of a namespace down before the namespace ends. The kernel removes its rules
+    first and its interfaces after them, and would forward without rules for some milliseconds."""
+    with contextlib.suppress(OSError):  # there are no more
+        for number in itertools.count():
+            route.ask(netlink.down(f"br{number}"))
 
 
 class Bridges:
@@ -284,6 +293,10 @@ class Bridges:
         finally:
             netlink.set_namespace(self.hub)
         return namespace
+
+    def close(self) -> None:
+        """Disconnect all pods, at the end of the process."""
+        stop_forwarding(self._route)
 
     def detach(self, uid: str) -> None:
         """Release a pod's namespace, if it has one."""

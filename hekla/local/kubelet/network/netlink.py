@@ -106,6 +106,11 @@ def up(index: int) -> Message:
     return NEW_LINK, 0, link(index, up=True)
 
 
+def down(name: str) -> Message:
+    """Set an interface down. A bridge that is down forwards nothing."""
+    return NEW_LINK, 0, struct.pack("=BxHiII", 0, 0, 0, 0, UP) + text(LINK_NAME, name)
+
+
 def join(index: int, master: int) -> Message:
     """Attach an interface to a bridge, and set it up."""
     return NEW_LINK, 0, link(index, up=True) + number(LINK_MASTER, master)
@@ -195,6 +200,24 @@ class Netlink:
                 at += max(16, length + (-length % 4))
         if refused:
             raise OSError(refused, os.strerror(refused))
+
+
+def open_within(namespace: str) -> Netlink:
+    """A netlink socket for the namespace of this path; the namespace exists as long as the socket.
+    Raises OSError."""
+    own = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        other = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            set_namespace(other)
+            try:
+                return Netlink()
+            finally:
+                set_namespace(own)
+        finally:
+            os.close(other)
+    finally:
+        os.close(own)
 
 
 # --- rules ----------------------------------------------------------------------------------------

@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from hekla.api.trees import Json
+from hekla.local.kubelet.network.bridges import stop_forwarding
+from hekla.local.kubelet.network.netlink import Netlink, open_within
 
 log = logging.getLogger("agent.network")
 
@@ -100,6 +102,9 @@ class Network:
         """The network daemon runs and has introduced itself."""
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
+        self._namespace: Netlink | None = None
+        """Keeps the bridges and their rules alive when the network daemon dies, until the bridges
+        are down."""
         self._answers: dict[int, asyncio.Future[Json]] = {}
         self._last = 0
         self._ready: asyncio.Task[None] | None = None
@@ -133,6 +138,11 @@ class Network:
         hello = await self.ask({"do": "hello"})
         self.base, self.prefix = hello["base"], hello["prefix"]
         self.gateway, self.host, self.way_out = hello["gateway"], hello["host"], hello["wayOut"]
+        if "namespace" in hello:  # a daemon that has run since before an upgrade does not tell it
+            try:
+                self._namespace = open_within(hello["namespace"])
+            except OSError as error:
+                raise NetworkError(f"namespace of the pods' network: {error.strerror}") from error
         self.up = True
         if self.first is not None:
             await self.first()
@@ -186,6 +196,9 @@ class Network:
         except (OSError, ValueError) as error:
             log.info("the network daemon: %s", error)
         self.up, self._writer = False, None
+        if self._namespace is not None:
+            stop_forwarding(self._namespace)
+        self._leave_namespace()
         for future in self._answers.values():
             if not future.done():
                 future.set_exception(NetworkError("the daemon of the pods' network has ended"))
@@ -248,3 +261,9 @@ class Network:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
+        self._leave_namespace()
+
+    def _leave_namespace(self) -> None:
+        if self._namespace is not None:
+            self._namespace.close()
+            self._namespace = None

@@ -57,6 +57,10 @@ class NetworkDaemon:
             self.proxy.add_host_ports(uid, address, message.get("hostPorts", []))
         return path
 
+    def close(self) -> None:
+        """Disconnect all pods, at the end of the process."""
+        self._bridges.close()
+
     def _detach(self, uid: str) -> None:
         self._bridges.detach(uid)
         self.proxy.remove_host_ports(uid)
@@ -103,6 +107,7 @@ class NetworkDaemon:
                     "host": self._bridges.host,
                     "wayOut": self._bridges.way_out,
                     "pid": os.getpid(),
+                    "namespace": f"/proc/{os.getpid()}/fd/{self._bridges.hub}",
                 }
             case "end":
                 self.ended.set()
@@ -161,6 +166,7 @@ async def run(root: Path) -> None:
     watch.cancel()
     server.close()
     (root / "network.sock").unlink(missing_ok=True)
+    daemon.close()
     os._exit(0)  # without waiting for connections that are still open
 
 
