@@ -1,4 +1,9 @@
-"""One cycle: open, run the policy's actions, close.  Reference: scheduler-core 1.6, 5.1, 5.2."""
+"""One cycle: open, run the policy's actions, close.  Reference: scheduler-core 1.6, 5.1, 5.2.
+
+Of the usual actions, `enqueue` admits PodGroups into whose queues they fit, before their pods exist;
+`allocate` gives the pending tasks of admitted jobs nodes, and its decisions are the binds of the
+cycle; `backfill` does that for tasks that request nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Keeps the engine's state up to date with the API server, by one list and watch for each kind.
 
-The engine reads an object into its tables; of the object itself the cache keeps the identity alone,
-so that a cluster of ten thousand pods is in memory once.
+The engine reads an object into its tables (`State.upsert_pod` makes a pod a pending task of its job);
+of the object itself the cache keeps the identity alone, so that a cluster of ten thousand pods is in
+memory once.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from hekla.local.apiserver.request.status import Refusal
 from hekla.local.apiserver.storage.store import WriteLost
 from hekla.local.apiserver.write import create_cache, partial_update, status_patch_cache
 from hekla.local.apiserver.write.creating import CREATE
-from hekla.local.apiserver.write.stages import On, Stage, remaining, run, steps
+from hekla.local.apiserver.write.stages import On, Stage, remaining, run_steps, steps
 from hekla.local.apiserver.write.updating import UPDATE
 
 Words = list[str]
@@ -46,13 +46,13 @@ STAGES: tuple[Stage[Words], ...] = (
 
 async def test_steps_run_in_order_and_are_waited_for() -> None:
     words: Words = []
-    await run(steps(STAGES), words)
+    await run_steps(steps(STAGES), words)
     assert words == ["first", "second", "third"]
 
 
 async def test_a_stage_that_depends_on_what_is_known_alone_is_left_out() -> None:
     words: Words = []
-    await run(remaining(STAGES, On.CONTENT, {second: shorter}), words)
+    await run_steps(remaining(STAGES, On.CONTENT, {second: shorter}), words)
     assert words == ["shorter", "third"]
 
 
@@ -65,7 +65,7 @@ async def test_a_write_that_the_disk_refuses_is_refused_to_the_client() -> None:
         raise WriteLost("the disk is full")
 
     with pytest.raises(Refusal, match="the disk is full") as refused:
-        await run((lost,), [])
+        await run_steps((lost,), [])
     assert refused.value.code == 500
 
 

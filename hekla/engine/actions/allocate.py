@@ -252,6 +252,7 @@ class _Turns:
         for operation in statement.operations:
             if isinstance(operation, Placed) and operation.tasks[0].subjob is not None:
                 operation.tasks[0].subjob.nominated_domain = ""
+        # The gang is ready: what was placed is bound.
         statement.commit()
         if sheet.domain:
             job.allocated_domain = session.tree.common(job.allocated_domain, sheet.domain)
@@ -350,7 +351,11 @@ def allocate_tasks(
 def _place(
     session: Session, statement: Statement, tasks: list[Task], scope: Bools | None
 ) -> tuple[int, FitErrors | None]:
-    """Place tasks of one class: how many found a node, and why the next did not."""
+    """Place tasks of one class: how many found a node, and why the next did not.
+
+    Each placement takes effect at once: its task holds room on its node until the statement is
+    discarded.
+    """
     placed = 0
     for placement in placer_of(session).place(session, tasks, scope):
         if placement.why_not is not None:

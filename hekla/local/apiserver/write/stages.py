@@ -85,7 +85,7 @@ async def committed(done: Awaitable[Row]) -> Row:
         raise internal(str(lost)) from lost
 
 
-async def run(steps: Sequence[Step[W]], write: W) -> None:
+async def run_steps(steps: Sequence[Step[W]], write: W) -> None:
     """Run the steps in order.  Raises Refusal."""
     try:
         for step in steps:

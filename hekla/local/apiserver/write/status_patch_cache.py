@@ -28,7 +28,14 @@ from hekla.local.apiserver.storage.managed_fields import Entry, Owners
 from hekla.local.apiserver.storage.store import Row, decode, encode, split
 from hekla.local.apiserver.write import partial_update, updating
 from hekla.local.apiserver.write.partial_update import PartialUpdate
-from hekla.local.apiserver.write.stages import Backend, NeedsFullPath, On, Step, remaining, run
+from hekla.local.apiserver.write.stages import (
+    Backend,
+    NeedsFullPath,
+    On,
+    Step,
+    remaining,
+    run_steps,
+)
 from hekla.local.apiserver.write.updating import (
     STORE_AND_ANSWER,
     UPDATE,
@@ -108,7 +115,7 @@ class StatusPatchCache:
         cached = None if patch is None else self._cached(call, patch)
         if cached is not None:
             try:
-                await run(REMAINING, cached)
+                await run_steps(REMAINING, cached)
             except NeedsFullPath:
                 pass
             else:
@@ -118,7 +125,7 @@ class StatusPatchCache:
         if not partial_update.prepare(update):
             await run_update(update)
         else:
-            await run(STORE_AND_ANSWER, update)
+            await run_steps(STORE_AND_ANSWER, update)
             if patch is not None:
                 self._learn(update, patch)
         return update.response

@@ -26,7 +26,7 @@ from hekla.local.apiserver.request.status import bad_request, conflict, invalid,
 from hekla.local.apiserver.storage.managed_fields import NOBODY, Ownership, with_managed_fields
 from hekla.local.apiserver.storage.registry import Resource
 from hekla.local.apiserver.storage.store import NOTHING_KEPT, Row
-from hekla.local.apiserver.write.stages import Backend, On, Stage, Step, run, steps
+from hekla.local.apiserver.write.stages import Backend, On, Stage, Step, run_steps, steps
 from hekla.local.apiserver.write.subresource_strategies import NARROW
 
 SERVER = "server"
@@ -284,7 +284,7 @@ async def run_update(update: U, steps: Sequence[Step[U]] = WHOLE) -> None:
     """Run the steps, again where another write came between.  Raises Refusal."""
     for attempt in range(ATTEMPTS):
         try:
-            await run(steps, update)
+            await run_steps(steps, update)
             return
         except Outdated:
             if attempt == ATTEMPTS - 1 or not update.retried:

@@ -27,7 +27,7 @@ from hekla.local.apiserver.write import creating, partial_update
 from hekla.local.apiserver.write.create_cache import REMAINING, CreateCache, KnownObject
 from hekla.local.apiserver.write.creating import FROM_BODY, FROM_TREE, NewObject, place_in
 from hekla.local.apiserver.write.partial_update import METADATA, STATUS, PartialUpdate
-from hekla.local.apiserver.write.stages import Backend, NeedsFullPath, run
+from hekla.local.apiserver.write.stages import Backend, NeedsFullPath, run_steps
 from hekla.local.apiserver.write.status_patch_cache import StatusPatchCache
 from hekla.local.apiserver.write.updating import (
     STORE_AND_ANSWER,
@@ -59,14 +59,14 @@ class Writer:
         found = self.create_cache.find(call)
         if isinstance(found, KnownObject):
             try:
-                await run(REMAINING, found)
+                await run_steps(REMAINING, found)
             except NeedsFullPath:
                 found = None
             else:
                 self.create_cache.hits += 1
                 return found.response
         new = NewObject(self.backend, call, route.resource, route.namespace, {})
-        await run(FROM_BODY if found is None else found.steps(), new)
+        await run_steps(FROM_BODY if found is None else found.steps(), new)
         return new.response
 
     async def create_tree(self, call: Call, tree: Json, shares: Shares | None = None) -> Response:
@@ -74,14 +74,14 @@ class Writer:
         server-side apply creates it."""
         new = NewObject(self.backend, call, call.resource, call.route.namespace, tree)
         new.shares, new.decoded = shares, shares is None
-        await run(FROM_TREE, new)
+        await run_steps(FROM_TREE, new)
         return new.response
 
     async def add(self, call: Call, resource: Resource, namespace: str, tree: Json) -> None:
         """Create an object of the server itself, for which the rules of its kind do not hold."""
         new = NewObject(self.backend, call, resource, namespace, tree)
         new.decoded = new.validated = False
-        await run(creating.WITHOUT_RESPONSE, new)
+        await run_steps(creating.WITHOUT_RESPONSE, new)
 
     # --- update -----------------------------------------------------------------------------------
 
@@ -125,7 +125,7 @@ class Writer:
             given: Json = {name: tree[name] for name in ("metadata", "status") if name in tree}
             partial.change, partial.touched = lambda _: given, STATUS | METADATA
             if partial_update.prepare(partial):
-                await run(STORE_AND_ANSWER, partial)
+                await run_steps(STORE_AND_ANSWER, partial)
                 return partial.response
             tree = decode_body(call)  # which the attempt has changed
             place_in(tree["metadata"], route.namespace)
