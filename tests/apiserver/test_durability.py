@@ -19,7 +19,8 @@ import pytest
 
 from hekla.local.apiserver.storage.journal import Journal, StorageError
 from hekla.local.apiserver.storage.logfile import logs
-from hekla.local.apiserver.storage.store import Collection, Event, Store, WriteLost
+from hekla.local.apiserver.storage.rows import Event
+from hekla.local.apiserver.storage.store import Collection, Store, WriteLost
 from tests.apiserver.http import CONFIG_MAPS, Http, config_map, until
 from tests.apiserver_process import ApiServerProcess
 

@@ -11,7 +11,7 @@ from hekla.api.names import MIRROR_POD
 from hekla.api.trees import Json
 from hekla.local.apiserver.auth import nodegraph
 from hekla.local.apiserver.auth.nodegraph import NodeGraph, references, volume_secrets
-from hekla.local.apiserver.storage.store import Event, Row, encode
+from hekla.local.apiserver.storage.rows import Event, Row, encode
 
 NODES, NAMES = ("a", "b"), ("x", "y", "z")
 

@@ -13,7 +13,7 @@ import pytest
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects.texts import OF_POD, of_schema
 from hekla.local.apiserver.request.call import Call
-from hekla.local.apiserver.storage.store import Row
+from hekla.local.apiserver.storage.rows import Row
 from hekla.local.apiserver.write import partial_update
 from hekla.local.apiserver.write.status_patch_cache import StatusPatch, StatusPatchCache
 from tests.apiserver.test_partial_update import (

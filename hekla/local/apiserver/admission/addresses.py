@@ -13,7 +13,7 @@ from hekla.api.trees import Json
 from hekla.local.apiserver.admission.attributes import Attributes
 from hekla.local.apiserver.request.status import internal, invalid
 from hekla.local.apiserver.storage.registry import Registry
-from hekla.local.apiserver.storage.store import DELETED, Event
+from hekla.local.apiserver.storage.rows import DELETED, Event
 
 RANGE = ipaddress.IPv4Network("10.96.0.0/16")
 API_SERVER = "10.96.0.1"

@@ -11,7 +11,7 @@ from hekla.api.trees import Json
 from hekla.local.apiserver.objects.new_objects import random_suffix
 from hekla.local.apiserver.request.call import Call
 from hekla.local.apiserver.storage.registry import Resource
-from hekla.local.apiserver.storage.store import Row
+from hekla.local.apiserver.storage.rows import Row
 
 if TYPE_CHECKING:
     from hekla.local.apiserver.admission.hook import Hook

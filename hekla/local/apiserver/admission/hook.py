@@ -15,7 +15,7 @@ from hekla.kube.http.client import HttpClient, Target
 from hekla.local.apiserver.admission.matching import Conditions
 from hekla.local.apiserver.objects.expressions import Unusable
 from hekla.local.apiserver.storage.registry import Registry
-from hekla.local.apiserver.storage.store import Row
+from hekla.local.apiserver.storage.rows import Row
 
 POOL = 64
 NAMESPACES = 1000

@@ -16,7 +16,8 @@ from typing import Any, Protocol
 from hekla.api.trees import Json
 from hekla.local.apiserver.admission.attributes import TreeCache, remembered
 from hekla.local.apiserver.storage.registry import Registry, Resource
-from hekla.local.apiserver.storage.store import DELETED, Collection, Event, Row
+from hekla.local.apiserver.storage.rows import DELETED, Event, Row
+from hekla.local.apiserver.storage.store import Collection
 
 
 class Reviewer(Protocol):

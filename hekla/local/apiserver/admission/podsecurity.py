@@ -19,7 +19,7 @@ from hekla.local.apiserver.admission.attributes import Attributes
 from hekla.local.apiserver.admission.quotas import accepted_in
 from hekla.local.apiserver.request.status import forbidden, invalid
 from hekla.local.apiserver.storage.registry import Registry
-from hekla.local.apiserver.storage.store import Row
+from hekla.local.apiserver.storage.rows import Row
 from hekla.podrules.podsecurity.finding import Finding
 from hekla.podrules.podsecurity.levels import (
     MODES,

@@ -32,7 +32,8 @@ from hekla.local.apiserver.request.call import Call
 from hekla.local.apiserver.request.route import Route
 from hekla.local.apiserver.request.status import Refusal, forbidden
 from hekla.local.apiserver.storage.registry import Registry
-from hekla.local.apiserver.storage.store import DELETED, Collection, Row, Store
+from hekla.local.apiserver.storage.rows import DELETED, Row
+from hekla.local.apiserver.storage.store import Collection, Store
 
 log = logging.getLogger("hekla.apiserver")
 

@@ -37,7 +37,7 @@ from hekla.local.apiserver.request.call import untyped
 from hekla.local.apiserver.request.metrics import Histogram
 from hekla.local.apiserver.request.status import Refusal, bad_request, forbidden, internal
 from hekla.local.apiserver.storage.registry import Registry, Resource
-from hekla.local.apiserver.storage.store import Event, decode, encode
+from hekla.local.apiserver.storage.rows import Event, decode, encode
 
 log = logging.getLogger("hekla.apiserver")
 

@@ -12,7 +12,7 @@ from hekla.local.apiserver.auth.nodes import NodeAuthorizer
 from hekla.local.apiserver.auth.user import MASTERS, SERVICE_ACCOUNT, User
 from hekla.local.apiserver.request.status import Refusal, unsniffed
 from hekla.local.apiserver.storage.registry import Registry
-from hekla.local.apiserver.storage.store import Event
+from hekla.local.apiserver.storage.rows import Event
 
 RBAC = "rbac.authorization.k8s.io"
 OPEN_PATHS = ("/healthz", "/livez", "/readyz", "/version")

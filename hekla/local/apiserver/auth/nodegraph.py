@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from hekla.api.names import MIRROR_POD
 from hekla.api.trees import Json
 from hekla.local.apiserver.storage.registry import Registry
-from hekla.local.apiserver.storage.store import Event, Row
+from hekla.local.apiserver.storage.rows import Event, Row
 
 Reference = tuple[str, str, str]
 """(plural, namespace, name)"""

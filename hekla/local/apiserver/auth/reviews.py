@@ -17,7 +17,7 @@ from hekla.local.apiserver.request.call import Call, decode_body
 from hekla.local.apiserver.request.forms import not_acceptable
 from hekla.local.apiserver.request.status import Refusal, bad_request
 from hekla.local.apiserver.storage.registry import Registry
-from hekla.local.apiserver.storage.store import encode
+from hekla.local.apiserver.storage.rows import encode
 
 AUTHENTICATION, AUTHORIZATION = "authentication.k8s.io", "authorization.k8s.io"
 Handler = Callable[[Call], Awaitable[Response]]

@@ -30,7 +30,7 @@ from hekla.local.apiserver.objects.kind import FieldError, Kind
 from hekla.local.apiserver.request.call import Call, decode_body
 from hekla.local.apiserver.request.status import bad_request, conflict, invalid, not_found
 from hekla.local.apiserver.storage.registry import Registry
-from hekla.local.apiserver.storage.store import encode
+from hekla.local.apiserver.storage.rows import encode
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 """The type of Secrets with a token that does not expire."""

@@ -17,7 +17,7 @@ from hekla.local.apiserver.request.call import Call
 from hekla.local.apiserver.request.route import Route
 from hekla.local.apiserver.request.status import Refusal
 from hekla.local.apiserver.storage.registry import Registry
-from hekla.local.apiserver.storage.store import Event
+from hekla.local.apiserver.storage.rows import Event
 from hekla.local.apiserver.write.delete_options import DeleteOptions
 from hekla.local.apiserver.write.deletion import Deleter
 

@@ -22,7 +22,7 @@ from hekla.local.apiserver.admission.attributes import in_task
 from hekla.local.apiserver.admission.hook import Hook, HookClients, Unreachable, worded
 from hekla.local.apiserver.objects.kind import Kind, Stored
 from hekla.local.apiserver.request.status import Refusal
-from hekla.local.apiserver.storage.store import decode, encode
+from hekla.local.apiserver.storage.rows import decode, encode
 
 TIMEOUT = 30.0
 """Seconds for one request to a webhook."""

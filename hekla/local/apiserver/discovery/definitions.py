@@ -24,7 +24,7 @@ from hekla.local.apiserver.request.call import Call
 from hekla.local.apiserver.request.route import Route
 from hekla.local.apiserver.request.status import Refusal
 from hekla.local.apiserver.storage.registry import Registry, Resource
-from hekla.local.apiserver.storage.store import DELETED, Event, Row, encode
+from hekla.local.apiserver.storage.rows import DELETED, Event, Row, encode
 from hekla.local.apiserver.watch.watch import end_watches
 from hekla.local.apiserver.write.delete_options import DeleteOptions
 from hekla.local.apiserver.write.deletion import Deleter

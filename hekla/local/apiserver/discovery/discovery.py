@@ -11,7 +11,7 @@ from hekla.api.trees import Json
 from hekla.kube.http.server import Request, Response
 from hekla.local.apiserver.objects.kind import Kind
 from hekla.local.apiserver.storage.registry import Registry, Resource
-from hekla.local.apiserver.storage.store import encode
+from hekla.local.apiserver.storage.rows import encode
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 

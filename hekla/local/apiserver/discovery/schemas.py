@@ -11,7 +11,7 @@ from hekla.local.apiserver.objects.kind import Kind
 from hekla.local.apiserver.objects.openapi import gnostic, openapi, swagger
 from hekla.local.apiserver.request.status import Refusal, no_such_resource
 from hekla.local.apiserver.storage.registry import Registry
-from hekla.local.apiserver.storage.store import encode
+from hekla.local.apiserver.storage.rows import encode
 
 YEAR = 365 * 24 * 3600
 JSON = "application/json"

@@ -16,7 +16,7 @@ from hekla.local.apiserver.objects.kind import Decoded, FieldError, Kind
 from hekla.local.apiserver.request.forms import wanted
 from hekla.local.apiserver.request.route import Route
 from hekla.local.apiserver.request.status import Refusal, bad_request, invalid_option
-from hekla.local.apiserver.storage.store import Row, encode
+from hekla.local.apiserver.storage.rows import Row, encode
 
 Reader = Callable[[bytes, str, str], Decoded]
 MOST_WARNINGS = 1000

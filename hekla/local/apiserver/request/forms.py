@@ -16,7 +16,7 @@ from hekla.local.apiserver.objects.strategies import TEMPLATE_GENERATION
 from hekla.local.apiserver.request.route import Route
 from hekla.local.apiserver.request.status import Refusal, bad_request
 from hekla.local.apiserver.storage.registry import Resource
-from hekla.local.apiserver.storage.store import Event, Row, encode
+from hekla.local.apiserver.storage.rows import Event, Row, encode
 
 GIVEN = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
 STREAMS = ("application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch")

@@ -9,7 +9,8 @@ from hekla.api.trees import Json
 from hekla.kube.http.server import Request, Response
 from hekla.local.apiserver.auth.tokens import ISSUER
 from hekla.local.apiserver.request.status import NOSNIFF
-from hekla.local.apiserver.storage.store import Store, encode
+from hekla.local.apiserver.storage.rows import encode
+from hekla.local.apiserver.storage.store import Store
 
 KUBERNETES_MINOR = "36"
 CHECKS = ("ping", "log", "storage")

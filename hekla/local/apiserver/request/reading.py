@@ -25,7 +25,8 @@ from hekla.local.apiserver.request.status import (
     too_large_version,
 )
 from hekla.local.apiserver.storage.registry import Resource
-from hekla.local.apiserver.storage.store import Collection, Row, Store
+from hekla.local.apiserver.storage.rows import Row
+from hekla.local.apiserver.storage.store import Collection, Store
 
 NUMBER = re.compile(r"[-+]?[0-9]+", re.ASCII).fullmatch
 LONGEST_NUMBER = 100

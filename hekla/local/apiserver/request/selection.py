@@ -12,7 +12,7 @@ from hekla.api.selectors import Operator, Requirement, SelectorError, parse_fiel
 from hekla.api.trees import Json
 from hekla.local.apiserver.request.status import bad_request
 from hekla.local.apiserver.storage.registry import Resource
-from hekla.local.apiserver.storage.store import Row
+from hekla.local.apiserver.storage.rows import Row
 
 Test = Callable[[Row], bool]
 EVENT_SOURCE = ("source", "component")

@@ -18,7 +18,7 @@ from hekla.local.apiserver.request.status import (
     invalid,
     not_found,
 )
-from hekla.local.apiserver.storage.store import Row, encode
+from hekla.local.apiserver.storage.rows import Row, encode
 from hekla.local.apiserver.write.writing import Writer
 
 SCALE = Kind("autoscaling", "v1", "Scale", "scales", True)

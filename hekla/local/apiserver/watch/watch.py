@@ -33,15 +33,8 @@ from hekla.local.apiserver.request.route import Route
 from hekla.local.apiserver.request.selection import Selection, select
 from hekla.local.apiserver.request.status import Refusal, expired, invalid_option
 from hekla.local.apiserver.storage.registry import Resource
-from hekla.local.apiserver.storage.store import (
-    ADDED,
-    DELETED,
-    MODIFIED,
-    Collection,
-    Event,
-    Row,
-    Store,
-)
+from hekla.local.apiserver.storage.rows import ADDED, DELETED, MODIFIED, Event, Row
+from hekla.local.apiserver.storage.store import Collection, Store
 from hekla.local.apiserver.watch import watchsocket
 
 BUFFER = 32 * 1024 * 1024

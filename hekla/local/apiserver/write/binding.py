@@ -25,7 +25,8 @@ from hekla.local.apiserver.request.status import (
     not_found,
 )
 from hekla.local.apiserver.storage.registry import Resource
-from hekla.local.apiserver.storage.store import Collection, Row, Write, decode, encode, split
+from hekla.local.apiserver.storage.rows import Row, decode, encode, split
+from hekla.local.apiserver.storage.store import Collection, Write
 from hekla.local.apiserver.write.stages import Backend, committed
 
 BODY = reader("", "v1", "Binding")

@@ -26,7 +26,7 @@ from hekla.local.apiserver.request.call import Call, decode_body
 from hekla.local.apiserver.request.status import Refusal, already_exists, bad_request, invalid
 from hekla.local.apiserver.storage.managed_fields import Ownership, with_managed_fields
 from hekla.local.apiserver.storage.registry import Resource
-from hekla.local.apiserver.storage.store import Row
+from hekla.local.apiserver.storage.rows import Row
 from hekla.local.apiserver.write.stages import Backend, On, Stage, steps
 
 NAMELESS = fielderrors.required("metadata.name", "name or generateName is required")

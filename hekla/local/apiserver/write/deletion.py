@@ -31,7 +31,7 @@ from hekla.local.apiserver.request.status import (
     success,
 )
 from hekla.local.apiserver.storage.registry import Resource
-from hekla.local.apiserver.storage.store import Row, encode
+from hekla.local.apiserver.storage.rows import Row, encode
 from hekla.local.apiserver.write.delete_options import DeleteOptions, options_tree, read_options
 from hekla.local.apiserver.write.stages import Step
 from hekla.local.apiserver.write.updating import Outdated, Update, earlier_write, run_update

@@ -11,7 +11,7 @@ from hekla.local.apiserver.objects.new_objects import now
 from hekla.local.apiserver.request.call import Call, decode_body
 from hekla.local.apiserver.request.selection import selects
 from hekla.local.apiserver.request.status import CREATED, Refusal, bad_request, not_found
-from hekla.local.apiserver.storage.store import Row
+from hekla.local.apiserver.storage.rows import Row
 from hekla.local.apiserver.write.delete_options import options_of
 from hekla.local.apiserver.write.deletion import Deleter
 from hekla.local.apiserver.write.stages import committed

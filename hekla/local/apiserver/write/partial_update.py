@@ -20,7 +20,7 @@ from hekla.local.apiserver.objects.kind import Kind, PartialUpdates
 from hekla.local.apiserver.objects.merging import ownership
 from hekla.local.apiserver.request.status import Refusal
 from hekla.local.apiserver.storage.managed_fields import Owners
-from hekla.local.apiserver.storage.store import Row, decode, split
+from hekla.local.apiserver.storage.rows import Row, decode, split
 from hekla.local.apiserver.write import updating
 from hekla.local.apiserver.write.stages import NeedsFullPath, On, Step, remaining
 from hekla.local.apiserver.write.updating import UPDATE, Update

@@ -18,7 +18,7 @@ from hekla.local.apiserver.objects.merging import restored
 from hekla.local.apiserver.request.call import Call, read_again
 from hekla.local.apiserver.request.status import Refusal, bad_request, invalid_option, not_found
 from hekla.local.apiserver.request.subresources import READ_SCALE, SCALE, Subresources
-from hekla.local.apiserver.storage.store import Row
+from hekla.local.apiserver.storage.rows import Row
 from hekla.local.apiserver.write.applying import apply_patch
 from hekla.local.apiserver.write.partial_update import METADATA, PartialUpdate
 from hekla.local.apiserver.write.stages import Backend

@@ -25,7 +25,7 @@ from hekla.local.apiserver.objects.errors import BadBody
 from hekla.local.apiserver.objects.merging.ownership import Owner
 from hekla.local.apiserver.request.call import Call
 from hekla.local.apiserver.storage.managed_fields import Entry, Owners
-from hekla.local.apiserver.storage.store import Row, decode, encode, split
+from hekla.local.apiserver.storage.rows import Row, decode, encode, split
 from hekla.local.apiserver.write import partial_update, updating
 from hekla.local.apiserver.write.partial_update import PartialUpdate
 from hekla.local.apiserver.write.stages import (

@@ -13,7 +13,7 @@ from hekla.local.apiserver.objects.kind import FieldError
 from hekla.local.apiserver.objects.strategies import keep_status
 from hekla.local.apiserver.objects.validation import pod
 from hekla.local.apiserver.objects.validation.metadata import finalizer_names, metadata
-from hekla.local.apiserver.storage.store import decode, encode
+from hekla.local.apiserver.storage.rows import decode, encode
 from hekla.podrules.profiles import STATIC
 from hekla.podrules.resources import of_container
 

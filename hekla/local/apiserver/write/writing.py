@@ -22,7 +22,8 @@ from hekla.local.apiserver.request.status import (
     not_found,
 )
 from hekla.local.apiserver.storage.registry import Registry, Resource
-from hekla.local.apiserver.storage.store import Row, Store
+from hekla.local.apiserver.storage.rows import Row
+from hekla.local.apiserver.storage.store import Store
 from hekla.local.apiserver.write import creating, partial_update
 from hekla.local.apiserver.write.create_cache import REMAINING, CreateCache, KnownObject
 from hekla.local.apiserver.write.creating import FROM_BODY, FROM_TREE, NewObject, place_in

@@ -11,7 +11,7 @@ from hekla.local.apiserver.admission.attributes import Attributes
 from hekla.local.apiserver.admission.matching import Key, key_of
 from hekla.local.apiserver.admission.policies.policy import Binding, Policy
 from hekla.local.apiserver.storage.registry import Registry, Resource
-from hekla.local.apiserver.storage.store import Event
+from hekla.local.apiserver.storage.rows import Event
 
 GROUP = "admissionregistration.k8s.io"
 EXEMPT_GROUPS = frozenset({GROUP, "authentication.k8s.io", "authorization.k8s.io"})

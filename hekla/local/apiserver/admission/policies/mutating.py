@@ -18,7 +18,7 @@ from hekla.local.apiserver.objects.validation.policies import mutation_program
 from hekla.local.apiserver.request.call import untyped
 from hekla.local.apiserver.request.status import Refusal, forbidden
 from hekla.local.apiserver.storage.registry import Registry, Resource
-from hekla.local.apiserver.storage.store import decode, encode
+from hekla.local.apiserver.storage.rows import decode, encode
 
 
 class MutatingPolicy(Policy):

@@ -24,7 +24,7 @@ from hekla.local.apiserver.request.call import Call
 from hekla.local.apiserver.request.route import Route
 from hekla.local.apiserver.request.status import Refusal
 from hekla.local.apiserver.storage.registry import Registry, Resource
-from hekla.local.apiserver.storage.store import DELETED, Event
+from hekla.local.apiserver.storage.rows import DELETED, Event
 
 log = logging.getLogger("hekla.apiserver")
 SERVER = User("system:apiserver", (MASTERS, "system:authenticated"))
