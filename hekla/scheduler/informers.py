@@ -171,7 +171,7 @@ class RejectedObject(NamedTuple):
 
 
 class Informers:
-    """The caches behind the state.  Every event sets `changed`."""
+    """The caches behind the state.  Every event sets `changed`, which starts the scheduler's next cycle."""
 
     def __init__(
         self, client: Client, state: State, wanted: Iterable[Source], *, whole: bool = False

@@ -14,9 +14,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from hekla.admission import cluster_policies
+from hekla.admission.cluster_policies import JOBS, MUTATING
+from hekla.admission.review import Settings
+from hekla.admission.rules.jobdefaults import plain_defaults
+from hekla.admission.rules.jobupdates import MUTABLE
+from hekla.api.batch import JobSpec
 from tests.admission import cases
 from tests.admission.objects import Tree, job, queue, task, template
 from tests.admission.process import BATCH, SCHEDULING, call, install_kinds
@@ -388,3 +394,21 @@ def test_budgets_of_pods(ask: Any, annotations: Tree, allowed: bool) -> None:
     tree["spec"]["schedulerName"] = "default-scheduler"
     status, answer = judged(ask, "pods", tree)
     assert status == 201, said(status, answer)
+
+
+def test_a_default_of_jobs_is_filled_in_by_the_policy_too() -> None:
+    expression = MUTATING["volcano-job-mutation"][3]
+    for field, _, _ in plain_defaults(Settings()):
+        assert f"'/spec/{field}'" in expression
+
+
+BY_RULES_OF_THEIR_OWN = ("tasks",)
+NOT_COMPARED = ("volumes", "plugins", "networkTopology")
+"""What admission fills in in part, so that CEL would take its absence for a change."""
+
+
+def test_a_field_of_jobs_that_may_not_change_is_held_by_the_policy_too() -> None:
+    compared = " ".join(expression for expression, _ in JOBS.rules)
+    for field in msgspec.structs.fields(JobSpec):
+        if field.encode_name not in (*MUTABLE, *BY_RULES_OF_THEIR_OWN, *NOT_COMPARED):
+            assert f"oldObject.spec.?{field.encode_name}." in compared, field.encode_name

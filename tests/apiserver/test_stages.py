@@ -10,7 +10,7 @@ from hekla.local.apiserver.request.status import Refusal
 from hekla.local.apiserver.storage.store import WriteLost
 from hekla.local.apiserver.write import create_cache, partial_update, status_patch_cache
 from hekla.local.apiserver.write.creating import CREATE
-from hekla.local.apiserver.write.stages import On, Stage, remaining, run_steps, steps
+from hekla.local.apiserver.write.stages import On, Stage, remaining, run_steps
 from hekla.local.apiserver.write.updating import UPDATE
 
 Words = list[str]
@@ -46,7 +46,7 @@ STAGES: tuple[Stage[Words], ...] = (
 
 async def test_steps_run_in_order_and_are_waited_for() -> None:
     words: Words = []
-    await run_steps(steps(STAGES), words)
+    await run_steps([stage.run for stage in STAGES], words)
     assert words == ["first", "second", "third"]
 
 

@@ -45,6 +45,7 @@ def _run(root: Command, argv: Sequence[str]) -> int:
 def _act(invocation: Invocation) -> int:
     from importlib import import_module
 
+    # The action of the command's row in tree.py: `jobs:list_jobs`.
     module, _, function = invocation.command.action.partition(":")
     action = getattr(import_module(f"hekla.cli.vcctl.{module}"), function)
     if not any(flag.name == "kubeconfig" for flag in invocation.command.flags):

@@ -142,7 +142,8 @@ class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
         return False
 
     def extended(self, rest: Tree) -> Arguments:
-        """These arguments with the accepted extra keys taken in.  Raises ValueError."""
+        """These arguments with the accepted extra keys taken in.  Called for every plugin, also
+        where `rest` is empty: the place to refuse values.  Raises ValueError."""
         return self
 
 
@@ -195,7 +196,7 @@ class Reads:
     """Of filters and scores, for plain pods (`PodClass.plain`).  NODES: nodes that were chosen ahead
     in one cycle still hold in the next."""
     victims: Source = Source.ANYTHING
-    """Of `preemptable` and `reclaimable`.  CLAIMER: many waiting pods of one kind are asked about
+    """Of `preemptable` and `reclaimable`.  PREEMPTOR: many waiting pods of one kind are asked about
     once."""
     clock: bool = False
     """Whether answers change while nothing but the time does."""

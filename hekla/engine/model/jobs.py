@@ -15,7 +15,7 @@ from hekla.engine.model.tasks import NOT_LET_IN, Job, Status, Task
 class JobTable:
     """Jobs by their key (`namespace/name` of the PodGroup), with the sums of their queues.
 
-    A change marks a job `dirty`; `refresh` counts again what is.  So a cycle costs as much as there
+    A change marks a job `dirty`; `count_changed` counts again what is.  So a cycle costs as much as there
     were changes, not as there are jobs.
     """
 

@@ -9,7 +9,8 @@ compacted: row numbers are held by tasks. Reference: scheduler-core 2.11.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -297,7 +298,7 @@ class NodeTable:
             self._lend(resource, lent, row, facts)
         self._ready[row] = True
         self.version += 1
-        if old is not None and _same_static(old, facts):
+        if old is not None and _static_facts(old) == _static_facts(facts):
             self.facts[row] = facts
             return row
         self.static_version += 1
@@ -681,11 +682,7 @@ class NodeView:
         return 0.0
 
 
-def _same_static(old: NodeFacts, new: NodeFacts) -> bool:
-    return (
-        old.labels == new.labels
-        and old.taints == new.taints
-        and old.unschedulable == new.unschedulable
-        and old.images == new.images
-        and old.annotations == new.annotations
-    )
+_static_facts = attrgetter(
+    *(one.name for one in fields(NodeFacts) if one.name not in ("name", "allocatable", "capacity"))
+)
+"""Of a node all that scores of `Depends.STATIC` may read: everything but how much it has."""

@@ -27,8 +27,9 @@ TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
 class Admission:
-    """The chain.  `mutate` and `run_validating_plugins` are synchronous; webhooks are called only if one
-    matches."""
+    """The chain: mutating plugins, mutating policies and webhooks, validating policies and webhooks,
+    validating plugins.  The plugins are synchronous; what is called gives None where nothing matches.
+    """
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
@@ -57,8 +58,9 @@ class Admission:
 
     # --- the chain --------------------------------------------------------------------------------
 
-    def mutate(self, attributes: Attributes) -> Awaitable[None] | None:
-        """Let the built-in plugins change the object, then the policies and webhooks."""
+    def run_mutating_plugins(self, attributes: Attributes) -> None:
+        """Let the built-in plugins change the object.  Raises Refusal, also for a namespace that is
+        missing or ends."""
         if attributes.operation == "CREATE":
             self.namespace_lifecycle(attributes)
         if not attributes.subresource:
@@ -67,7 +69,6 @@ class Admission:
             ):
                 plugin(attributes)
         self.restrict_node(attributes)
-        return self.call_mutating(attributes)
 
     def call_mutating(self, attributes: Attributes) -> Awaitable[None] | None:
         """Let the policies and webhooks change the object, and fill in its defaults again.  None

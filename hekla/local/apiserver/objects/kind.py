@@ -1,6 +1,6 @@
 """The table entry of a kind: everything that requests need to know about it.
 
-Built-in kinds (`objects/builtin.py`) and CustomResourceDefinitions (`objects/custom.py`, at run
+Built-in kinds (`objects/builtin.py`) and CustomResourceDefinitions (`objects/custom/custom.py`, at run
 time) both make these entries, so requests never ask which sort of kind they serve. All functions
 here are pure: JSON trees in, JSON trees or errors out, without a clock and without I/O (what needs
 the state of the cluster is admission).

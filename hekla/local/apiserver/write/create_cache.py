@@ -201,7 +201,6 @@ def take_cached_spec(new: KnownObject) -> None:
     new.attributes = creating.attributes_of(new)
     new.attributes.cached = cached
     new.backend.admission.namespace_lifecycle(new.attributes)
-    skip_mutating_webhooks(new)
 
 
 def skip_mutating_webhooks(new: KnownObject) -> None:
@@ -227,7 +226,8 @@ def validate_metadata(new: KnownObject) -> None:
 INSTEAD: Mapping[Any, Step[KnownObject]] = {
     creating.decode: decode_metadata,
     creating.own: own_by_shape,
-    creating.mutate: take_cached_spec,
+    creating.run_mutating_plugins: take_cached_spec,
+    creating.call_mutating_webhooks: skip_mutating_webhooks,
     creating.validate: validate_metadata,
 }
 REMAINING: tuple[Step[KnownObject], ...] = remaining(CREATE, On.CONTENT | On.CLUSTER, INSTEAD)
@@ -332,7 +332,7 @@ class Observer:
 
 LOOKS: Mapping[Step[NewObject], Callable[[Observer, NewObject], None]] = {
     creating.own: Observer.owned,
-    creating.mutate: Observer.mutated,
+    creating.call_mutating_webhooks: Observer.mutated,
     creating.admit: Observer.admitted,
 }
 

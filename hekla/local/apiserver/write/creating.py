@@ -27,7 +27,7 @@ from hekla.local.apiserver.request.status import Refusal, already_exists, bad_re
 from hekla.local.apiserver.storage.managed_fields import Ownership, with_managed_fields
 from hekla.local.apiserver.storage.registry import Resource
 from hekla.local.apiserver.storage.rows import Row
-from hekla.local.apiserver.write.stages import Backend, On, Stage, steps
+from hekla.local.apiserver.write.stages import Backend, On, Stage
 
 NAMELESS = fielderrors.required("metadata.name", "name or generateName is required")
 NOT_FOR_CLIENTS = ("managedFields", "deletionTimestamp", "deletionGracePeriodSeconds")
@@ -69,7 +69,7 @@ class NewObject:
     rest: bytes = b""
     """The stored bytes behind metadata, where the create cache has them."""
     attributes: Attributes = field(init=False)
-    """From `mutate` on."""
+    """From `run_mutating_plugins` on."""
     ownership: Ownership = field(init=False)
     """Who owns the fields; from `own` on."""
     stored: Json = field(init=False)
@@ -115,10 +115,15 @@ def own(new: NewObject) -> None:
         new.ownership = managed_fields.created(new.resource.scope(), new.tree, creator_of(new))
 
 
-def mutate(new: NewObject) -> Awaitable[None] | None:
-    """Let admission change the object: built-in plugins, policies and webhooks."""
+def run_mutating_plugins(new: NewObject) -> None:
+    """Let the built-in admission plugins change the object, after a check that its namespace lives."""
     new.attributes = attributes_of(new)
-    return new.backend.admission.mutate(new.attributes)
+    new.backend.admission.run_mutating_plugins(new.attributes)
+
+
+def call_mutating_webhooks(new: NewObject) -> Awaitable[None] | None:
+    """Let the policies and webhooks change the object; where any did, fill in the defaults again."""
+    return new.backend.admission.call_mutating(new.attributes)
 
 
 def identify(new: NewObject) -> None:
@@ -223,7 +228,8 @@ CREATE: tuple[Stage[NewObject], ...] = (
     Stage(default, On.CONTENT),
     Stage(place, On.METADATA | On.REQUEST),
     Stage(own, OBJECT | On.REQUEST),
-    Stage(mutate, OBJECT | On.CLUSTER | On.REQUEST),
+    Stage(run_mutating_plugins, OBJECT | On.CLUSTER | On.REQUEST),
+    Stage(call_mutating_webhooks, OBJECT | On.CLUSTER | On.REQUEST),
     Stage(identify, On.METADATA | On.MOMENT),
     Stage(validate, OBJECT),
     Stage(call_validating_webhooks, OBJECT | On.CLUSTER | On.REQUEST | On.MOMENT),
@@ -232,8 +238,9 @@ CREATE: tuple[Stage[NewObject], ...] = (
     Stage(store, OBJECT | On.REQUEST | On.MOMENT),
     Stage(answer, OBJECT | On.REQUEST),
 )
-"""From the request's body to the response."""
-FROM_BODY = steps(CREATE)
+"""From the request's body to the response.  All stages run; on what their results depend matters to the
+create cache alone."""
+FROM_BODY = tuple(stage.run for stage in CREATE)
 FROM_TREE = FROM_BODY[1:]
 """For an object that was decoded before: a PUT that creates, a server-side apply."""
 WITHOUT_RESPONSE = FROM_TREE[:-1]

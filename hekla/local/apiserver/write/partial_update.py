@@ -176,9 +176,10 @@ INSTEAD: Mapping[Any, Step[PartialUpdate] | None] = {
     updating.keep_identity: keep_identity,
     updating.default: default_touched,
     updating.own: own,
-    updating.mutate: refuse_watched,
+    updating.run_mutating_plugins: refuse_watched,
+    updating.call_mutating_webhooks: None,  # `refuse_watched` has seen that none is to be asked
     updating.validate: validate_touched,
-    updating.call_validating_webhooks: None,  # `refuse_watched` has seen that none is to be asked
+    updating.call_validating_webhooks: None,
     updating.admit: None,
     updating.convert: join_pieces,
 }

@@ -59,11 +59,6 @@ class NeedsFullPath(Exception):
     which also find the words for what is wrong."""
 
 
-def steps(stages: Sequence[Stage[W]]) -> tuple[Step[W], ...]:
-    """The stages without what is said about them."""
-    return tuple(stage.run for stage in stages)
-
-
 def remaining(
     stages: Sequence[Stage[Any]],
     known: On,

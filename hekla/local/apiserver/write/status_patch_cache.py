@@ -268,9 +268,10 @@ INSTEAD: Mapping[Any, Step[CachedStatusUpdate] | None] = {
     updating.change: take_result,
     updating.keep_identity: keep_metadata,
     updating.own: own,
-    updating.mutate: refuse_watched,
+    updating.run_mutating_plugins: refuse_watched,
+    updating.call_mutating_webhooks: None,  # `refuse_watched` has seen that none is to be asked
     updating.validate: None,  # the status is valid, and metadata stays
-    updating.call_validating_webhooks: None,  # `refuse_watched` has seen that none is to be asked
+    updating.call_validating_webhooks: None,
     updating.admit: None,
     updating.convert: None,
     updating.store: accept,  # a cached result is a change

@@ -27,7 +27,7 @@ from hekla.local.apiserver.storage.managed_fields import NOBODY, Ownership, with
 from hekla.local.apiserver.storage.registry import Resource
 from hekla.local.apiserver.storage.rows import Row
 from hekla.local.apiserver.storage.store import NOTHING_KEPT
-from hekla.local.apiserver.write.stages import Backend, On, Stage, Step, run_steps, steps
+from hekla.local.apiserver.write.stages import Backend, On, Stage, Step, run_steps
 from hekla.local.apiserver.write.subresource_strategies import NARROW
 
 SERVER = "server"
@@ -81,7 +81,7 @@ class Update:
     ownership: Ownership = field(init=False)
     """Who owns the fields; from `own` on."""
     attributes: Attributes = field(init=False)
-    """From `mutate` on."""
+    """From `run_mutating_plugins` on."""
     stored: Json = field(init=False)
     """The object in the version in which it is stored; from `convert` on."""
     result: Row | None = field(init=False)
@@ -132,12 +132,18 @@ def own(update: Update) -> None:
         update.ownership = update.row.held
 
 
-def mutate(update: Update) -> Awaitable[None] | None:
-    """Let admission change the object: built-in plugins, policies and webhooks."""
+def run_mutating_plugins(update: Update) -> None:
+    """Let the built-in admission plugins change the object."""
     update.attributes = attributes_of(update)
+    if update.admitted:
+        update.backend.admission.run_mutating_plugins(update.attributes)
+
+
+def call_mutating_webhooks(update: Update) -> Awaitable[None] | None:
+    """Let the policies and webhooks change the object; where any did, fill in the defaults again."""
     if not update.admitted:
         return None
-    calls = update.backend.admission.mutate(update.attributes)
+    calls = update.backend.admission.call_mutating(update.attributes)
     return _mutated(update, calls) if calls is not None else None
 
 
@@ -266,7 +272,8 @@ UPDATE: tuple[Stage[Update], ...] = (
     Stage(keep_identity, On.METADATA | On.REQUEST),
     Stage(default, On.CONTENT),
     Stage(own, OBJECT | On.OWNERS | On.REQUEST | On.MOMENT),
-    Stage(mutate, OBJECT | On.CLUSTER | On.REQUEST),
+    Stage(run_mutating_plugins, OBJECT | On.CLUSTER | On.REQUEST),
+    Stage(call_mutating_webhooks, OBJECT | On.CLUSTER | On.REQUEST),
     Stage(validate, OBJECT),
     Stage(call_validating_webhooks, OBJECT | On.CLUSTER | On.REQUEST | On.MOMENT),
     Stage(admit, OBJECT | On.REQUEST | On.MOMENT),
@@ -275,7 +282,7 @@ UPDATE: tuple[Stage[Update], ...] = (
     Stage(answer, OBJECT | On.REQUEST),
 )
 """From the newest state of the object to the response."""
-WHOLE = steps(UPDATE)
+WHOLE = tuple(stage.run for stage in UPDATE)
 WITHOUT_RESPONSE = WHOLE[:-1]
 """For changes that the server makes itself, and for requests that are answered in another way."""
 STORE_AND_ANSWER = WHOLE[-2:]

@@ -197,7 +197,8 @@ class PodContainers:
         return LONGEST_BACK_OFF
 
     def _launch(self, container: Container, attempt: int) -> Launch:
-        """Raises ImageError, ConfigError, MountError, OSError."""
+        """What the container is started with: command, environment, user, mounts, limits, namespaces.
+        Raises ImageError, ConfigError, MountError, OSError."""
         context = self._context
         launching = Launching(
             context.host,

@@ -232,6 +232,8 @@ class PodWorker:
         return None
 
     async def _ensure_sandbox(self) -> bool:
+        """Give the pod its directory, address, names and network namespace, once; False while its
+        network cannot be had."""
         try:
             await self._sandbox.ensure(self.containers)
         except NetworkError as error:

@@ -184,6 +184,7 @@ class Runtime:
         self, slot: Slot, launch: Launch, on_end: Callable[[Instance], None]
     ) -> Instance:
         """Start the container of a slot, or adopt it if it was started before. Raises CannotStart."""
+        # On disk before anything starts; the spawner is told the directory alone.
         slot.prepare(launch)
         async with self._limit:
             for _ in range(3):
