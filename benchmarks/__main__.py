@@ -31,6 +31,7 @@ MODULES = (
     "benchmarks.daemon",
     "benchmarks.reference",
     "benchmarks.engine_scaling",
+    "benchmarks.kube_apiserver_cost",
     "benchmarks.kube_apiserver_jobs",
     "benchmarks.kube_apiserver_pods",
 )

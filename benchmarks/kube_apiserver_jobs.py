@@ -26,7 +26,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from benchmarks.apiserver import CONNECTIONS, NAMESPACE, Raw
 from benchmarks.end_to_end import SHAPES, Pod, Pods, job
@@ -43,6 +43,7 @@ from hekla.kube.http.client import TransportError
 if TYPE_CHECKING:
     from tests.kubernetes.reference import Reference
 
+T = TypeVar("T")
 OWN = {"live.1x1000": "e2e.1x1000", "live.20x50": "e2e.20x50", "live.1000x1": "e2e.1000x1"}
 FIGURES = tuple(OWN)
 AIMS = [
@@ -126,7 +127,7 @@ def measure(names: set[str]) -> Iterator[Figure]:
     return each([name for name in OWN if name in names], measured)
 
 
-def each(names: list[str], measured: Callable[[str], Figure]) -> Iterator[Figure]:
+def each(names: list[str], measured: Callable[[str], T]) -> Iterator[T]:
     """Figures that need the reference server; one that fails is told of and left out."""
     from tests.kubernetes.processes import NotStarted
     from tests.kubernetes.programs import SERVER, CannotBuild, need

@@ -44,7 +44,8 @@ from hekla.kube.daemon import (
 )
 from hekla.kube.daemon import main as run_daemon
 from hekla.kube.events import Recorder
-from hekla.kube.flags import SECONDS, TEXT, WHOLE, YES_NO, Flag, Options, Type, at_least
+from hekla.kube.flags import SECONDS, TEXT, WHOLE, YES_NO, Flag, Options, Type, at_least, one_of
+from hekla.podrules.plain_pods import ALWAYS, NEEDED
 
 log = logging.getLogger(__name__)
 
@@ -111,6 +112,9 @@ FLAGS = (
     Flag("max-requeue-num", WHOLE, 15, "failures in a row after which a job is terminated; negative: never"),
     Flag("max-job-pods", WHOLE, MOST_PODS,
          "pods that a job may need together; one whose minimum is larger is not begun, and says so; 0: any", check=at_least(0)),
+    Flag("podgroups", TEXT, NEEDED,
+         "which plain pods get a PodGroup at once: needed (those with an owner, or that ask for what it says), or always (all)",
+         check=one_of(NEEDED, ALWAYS)),
     Flag("inherit-owner-annotations", YES_NO, True, "let PodGroups of plain pods inherit their owners' annotations"),
     Flag("scheduler-configs", ONCE_EACH, list(DEFAULT_FLAGS),
          "deprecated; schedulers among which nodes are shared out where no ConfigMap says so, each as "
@@ -152,6 +156,7 @@ def controllers_of(client: Client, recorder: Recorder, options: Options) -> list
             caches,
             options.scheduler_name,
             inherit=options.inherit_owner_annotations,
+            always=options.podgroups == ALWAYS,
             recorder=recorder,
         )
         add(groups, options.worker_threads_for_podgroup)

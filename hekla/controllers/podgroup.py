@@ -3,10 +3,14 @@
 A pod that asks for the batch scheduler and names no group gets one: its own, or that of the
 ReplicaSet, StatefulSet or other controller that owns it, so that all pods of one owner are
 scheduled as one group.
+
+A pod that stands alone (`hekla.podrules.plain_pods`) is a group of one to the scheduler without the
+object; it gets it when it waits for longer than a moment, so that its user finds there why.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -17,16 +21,18 @@ from hekla.api.kinds import Kind, read_as
 from hekla.api.kubernetes import apps, core
 from hekla.api.kubernetes import batch as batch_k8s
 from hekla.api.meta import ObjectMeta, Struct, split_key
+from hekla.api.text.times import instant
 from hekla.controllers.caches import Caches
 from hekla.controllers.job.podgroup import difference
 from hekla.controllers.records import POD, Pod
-from hekla.controllers.usage import Usage, add, pod_usage
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
 from hekla.kube.controller import Controller
 from hekla.kube.errors import AlreadyExists, ApiError, NotFound
 from hekla.kube.events import Recorder
 from hekla.kube.objects import controller_reference
+from hekla.podrules.plain_pods import stands_alone
+from hekla.podrules.usage import Usage, add, pod_usage
 
 Tree = dict[str, Any]
 
@@ -149,8 +155,16 @@ def renewal(group: scheduling.PodGroup, wanted: Tree) -> Tree:
     return changes
 
 
+MOMENT = 3.0
+"""Seconds without a bind of any pod after which one that stands alone gets its group: then either
+it does not fit, or the scheduler needs the object."""
+LONGEST_MOMENT = 30.0
+"""Seconds after which it gets its group however many others are bound meanwhile."""
+
+
 class PodGroupController(Controller):
-    """Creates the group of each pod that has none."""
+    """Creates the group of each pod that has none; with `always` at once, also of those that stand
+    alone."""
 
     name = "pg-controller"
 
@@ -161,6 +175,7 @@ class PodGroupController(Controller):
         schedulers: Collection[str],
         *,
         inherit: bool = True,
+        always: bool = False,
         recorder: Recorder | None = None,
     ) -> None:
         super().__init__(caches.pods, caches.groups)
@@ -169,11 +184,18 @@ class PodGroupController(Controller):
         self._groups = caches.groups
         self._schedulers = frozenset(schedulers)
         self._inherit = inherit
+        self._always = always
+        self._last_bind = 0.0
+        """When the last pod was seen bound, in seconds since 1970."""
         self._recorder = recorder
         caches.pods.on_change(self._pod_changed)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        if new is not None and self._lacks_group(new):
+        if new is None:
+            return
+        if new.spec.node_name and old is not None and not old.spec.node_name:
+            self._last_bind = time.time()
+        if self._lacks_group(new):
             self.queue.add(f"{new.metadata.namespace}/{new.metadata.name}")
 
     def _lacks_group(self, pod: Pod) -> bool:
@@ -181,12 +203,24 @@ class PodGroupController(Controller):
             not pod.metadata.annotations.group
             and pod.spec.scheduler_name in self._schedulers
             and not pod.leaving
+            and not (pod.spec.node_name and self._does_without(pod))
         )
+
+    def _does_without(self, pod: Pod) -> bool:
+        return not self._always and stands_alone(msgspec.to_builtins(pod.metadata))
+
+    def _moment_left(self, pod: Pod) -> float:
+        """Seconds until a pod that stands alone gets its group."""
+        created = instant(pod.metadata.creation_timestamp)
+        due = min(max(created, self._last_bind) + MOMENT, created + LONGEST_MOMENT)
+        return due - time.time()
 
     async def reconcile(self, key: str) -> float | None:
         seen = self._pods.get(key)
         if seen is None or not self._lacks_group(seen):
             return None
+        if self._does_without(seen) and (left := self._moment_left(seen)) > 0:
+            return left
         namespace, name = split_key(key)
         try:
             pod = await self._client.get(core.POD.untyped, name, namespace)

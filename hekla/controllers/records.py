@@ -22,11 +22,20 @@ class PodMarks(msgspec.Struct, omit_defaults=True, frozen=True):
     job: str = msgspec.field(name=names.JOB_NAME, default="")
     version: str = msgspec.field(name=names.JOB_VERSION, default="")
     group: str = msgspec.field(name=names.GROUP_NAME, default="")
+    preemptable: str | None = msgspec.field(name=names.PREEMPTABLE, default=None)
+    cooldown: str | None = msgspec.field(name=names.COOLDOWN_TIME, default=None)
+    revocable: str | None = msgspec.field(name=names.REVOCABLE_ZONE, default=None)
+    least: str | None = msgspec.field(name=names.JDB_MIN_AVAILABLE, default=None)
+    most_away: str | None = msgspec.field(name=names.JDB_MAX_UNAVAILABLE, default=None)
+    topology: str | None = msgspec.field(name=names.NETWORK_TOPOLOGY_MODE, default=None)
+    tier: str | None = msgspec.field(name=names.NETWORK_TOPOLOGY_HIGHEST_TIER, default=None)
     out_of_sync: str | None = msgspec.field(name=names.OUT_OF_SYNC, default=None)
 
 
 class PodLabels(msgspec.Struct, omit_defaults=True, frozen=True):
     partition: str = msgspec.field(name=names.PARTITION_ID, default="")
+    preemptable: str | None = msgspec.field(name=names.PREEMPTABLE, default=None)
+    cooldown: str | None = msgspec.field(name=names.COOLDOWN_TIME, default=None)
 
 
 class Identity(Struct):
@@ -58,6 +67,7 @@ class PodMeta(Identity):
 
 class PodSpec(Struct):
     scheduler_name: str = ""
+    node_name: str = ""
 
 
 class Terminated(Struct):

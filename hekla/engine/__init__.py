@@ -39,6 +39,8 @@ still on their way:
 
 Bare pods: an unassigned pod of one of `bare_pod_schedulers` without a PodGroup is a job of its own,
 key `namespace/pod name`, minimum 1, in the default queue; no PodGroup status is decided for it.
+With `State(implied_groups=True)` a pod of `scheduler_names` that stands alone is one too, with the
+key, queue and minimum of the PodGroup that the controllers would make for it.
 
 A cycle in which nothing changed returns at once, so call it again after one that decided something,
 and after every burst of events.  A cycle costs what changed, not what exists.

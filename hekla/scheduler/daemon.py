@@ -42,6 +42,7 @@ from hekla.kube.errors import AlreadyExists, ApiError
 from hekla.kube.events import Recorder
 from hekla.kube.flags import SECONDS, TEXT, TEXTS, WHOLE, YES_NO, Flag, one_of
 from hekla.kube.http.client import TransportError
+from hekla.podrules.plain_pods import ALWAYS, NEEDED
 from hekla.scheduler.binder import Binder
 from hekla.scheduler.devices import device_map, locks_of, volume_patience
 from hekla.scheduler.extender import ExtenderClient
@@ -152,6 +153,14 @@ FLAGS = (
         check=one_of(*MODES),
     ),
     Flag("scheduler-sharding-name", TEXT, "volcano", "the NodeShard of this scheduler"),
+    Flag(
+        "podgroups",
+        TEXT,
+        NEEDED,
+        "which pods without a PodGroup wait for one: needed (those with an owner, or that ask for what "
+        "a PodGroup says), or always (all)",
+        check=one_of(NEEDED, ALWAYS),
+    ),
     Flag("schedule-period", SECONDS, 1.0, "the longest time between two cycles"),
     Flag(
         "default-queue", TEXT, "default", "queue of PodGroups that name none; created at the start"
@@ -355,10 +364,15 @@ async def work(daemon: Daemon) -> None:
         raise DaemonError(str(error)) from error
     component = names[0] if len(names) == 1 else "volcano"
     own_jobs = ["default-scheduler"] if options.default_scheduler else []
+    try:
+        ring = Ring.from_environment(os.environ)
+    except ValueError as error:
+        raise DaemonError(str(error)) from error
     given: dict[str, Any] = {
         "scheduler_names": names,
         "bare_pod_schedulers": own_jobs,
         "default_queue": options.default_queue,
+        "implied_groups": options.podgroups == NEEDED and ring is None,
         "time_zone": options.time_zone or time_zone(),
         "lifts_gates": gate(options, "SchedulingGatesQueueAdmission"),
         "scores_storage": gate(options, "StorageCapacityScoring"),
@@ -369,10 +383,6 @@ async def work(daemon: Daemon) -> None:
         zone(given["time_zone"])
     except ValueError as error:
         raise DaemonError(f"--time-zone: {error}") from error
-    try:
-        ring = Ring.from_environment(os.environ)
-    except ValueError as error:
-        raise DaemonError(str(error)) from error
     recording = None
     if options.record:
         try:

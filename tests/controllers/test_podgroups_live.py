@@ -52,6 +52,52 @@ async def test_a_pod_gets_a_group_if_it_asks_for_the_scheduler(cluster: Cluster)
     )
 
 
+def group_named_by(cluster: Cluster, name: str) -> str | None:
+    pod = cluster.pods.get(f"default/{name}")
+    assert pod is not None
+    return (pod["metadata"].get("annotations") or {}).get(names.GROUP_NAME)
+
+
+async def test_a_pod_that_is_bound_within_a_moment_needs_no_object(cluster: Cluster) -> None:
+    made = await cluster.client.create(core.POD.untyped, body("quick"), "default")
+    target = {"apiVersion": "v1", "kind": "Node", "name": "n1"}
+    await cluster.client.post(
+        core.POD, "quick", "default", "binding", {"metadata": {"name": "quick"}, "target": target}
+    )
+    await cluster.client.create(core.POD.untyped, body("slow"), "default")
+    assert await group_of(cluster, "slow")
+    assert group_named_by(cluster, "quick") is None
+    assert cluster.groups.get(f"default/podgroup-{made['metadata']['uid']}") is None
+
+
+async def test_a_pod_that_asks_something_of_its_group_gets_it_at_once(cluster: Cluster) -> None:
+    await cluster.client.create(core.POD.untyped, body("unasking"), "default")
+    asking = body("asking", annotations={names.PREEMPTABLE: "true"})
+    await cluster.client.create(core.POD.untyped, asking, "default")
+    group = await cluster.until(
+        lambda: cluster.groups.get(f"default/{group_named_by(cluster, 'asking')}")
+    )
+    assert group.metadata.annotations == {names.PREEMPTABLE: "true"}
+    assert group_named_by(cluster, "unasking") is None
+
+
+async def test_all_pods_get_theirs_at_once_where_that_is_set(
+    shared_apiserver: ApiServerProcess,
+) -> None:
+    async with running(shared_apiserver, "--podgroups=always") as made:
+        made.hold = made.running = False
+        target = {"apiVersion": "v1", "kind": "Node", "name": "n1"}
+        await made.client.create(core.POD.untyped, body("any"), "default")
+        await made.client.post(
+            core.POD,
+            "any",
+            "default",
+            "binding",
+            {"metadata": {"name": "any"}, "target": target},
+        )
+        assert await group_of(made, "any")
+
+
 async def replica_set(cluster: Cluster, name: str, replicas: int) -> str:
     """A ReplicaSet as a Deployment makes it, with its pods; gives the name of their group."""
     template = {"metadata": {"labels": {"app": name}}, "spec": body("x")["spec"]}

@@ -14,7 +14,7 @@ from hekla.api.text.quantity import Quantity
 from hekla.api.text.times import instant
 from hekla.controllers.job import states
 from hekla.controllers.job.plugins.plugin import owner_reference
-from hekla.controllers.usage import Usage, add, pod_usage
+from hekla.podrules.usage import Usage, add, pod_usage
 
 PriorityOf = Callable[[str], int]
 """The value of a PriorityClass, by name; 0 for one that does not exist."""

@@ -203,6 +203,8 @@ class PodClass:
     plain: bool = False
     """Nothing but room, nodes and load decides about such a pod: no inter-pod terms, volumes,
     claims or host ports."""
+    minimum: dict[str, str] | None = None
+    """The minResources of a PodGroup of one such pod, once somebody has asked for them."""
     cache: dict[Hashable, tuple[int, object]] = field(default_factory=dict)
 
     def __repr__(self) -> str:

@@ -6,7 +6,9 @@ import math
 from collections.abc import Callable
 from sys import intern
 
+from hekla.api.names import GROUP_QUEUE_NAME, bare_pod_group_name
 from hekla.api.trees import Tree
+from hekla.engine.model import resources
 from hekla.engine.model.durations import instant
 from hekla.engine.model.jobs import JobTable
 from hekla.engine.model.nodes import NodeTable
@@ -30,15 +32,18 @@ from hekla.engine.model.reading import (
     texts,
 )
 from hekla.engine.model.spread_peers import owner_of
-from hekla.engine.model.tasks import FINISHED, HOLDS, NOWHERE, Status, Task, is_allocated
+from hekla.engine.model.tasks import FINISHED, HOLDS, NOWHERE, Job, Status, Task, is_allocated
 from hekla.engine.model.transfers import Transfers
+from hekla.podrules.plain_pods import stands_alone
+from hekla.podrules.usage import pod_usage
 
 
 class PodTable:
     """Tasks by the key of their pod, kept on their nodes and in their jobs.
 
     `scheduler_names`: whose unassigned pods are read; None means everybody's.  `bare_pod_schedulers`:
-    names whose pods need no PodGroup.
+    names whose pods need no PodGroup.  `implied_groups`: whether a pod that stands alone needs none
+    either; `queue_of` gives the queue of such a pod of a namespace.
     """
 
     def __init__(
@@ -52,6 +57,8 @@ class PodTable:
         scheduler_names: frozenset[str] | None,
         bare_pod_schedulers: frozenset[str],
         default_queue: str,
+        implied_groups: bool,
+        queue_of: Callable[[str], str],
     ) -> None:
         self.by_key: dict[str, Task] = {}
         self.nodes = nodes
@@ -64,6 +71,13 @@ class PodTable:
         self.scheduler_names = scheduler_names
         self.bare_pod_schedulers = bare_pod_schedulers
         self.default_queue = default_queue
+        self.implying = (
+            (scheduler_names or frozenset()) - bare_pod_schedulers
+            if implied_groups
+            else frozenset[str]()
+        )
+        """Schedulers whose pods are groups of one where they stand alone."""
+        self.queue_of = queue_of
 
     def upsert(self, tree: Tree) -> bool:
         """A pod came or changed: whether anything moved.  Raises ValueError and the like for a pod
@@ -109,7 +123,7 @@ class PodTable:
         if old is not None:
             self.transfers.pod_updated(old, task)
             task.condition = old.condition
-            if row != NOWHERE and row == old.row and self._renews(old, task, meta):
+            if row != NOWHERE and row == old.row and self._renews(old, task, meta, scheduler):
                 return True
             self._forget(old)
         self.by_key[key] = task
@@ -117,7 +131,7 @@ class PodTable:
             task.row = row
             if task.status not in FINISHED:
                 self.nodes.hold(task, row, task.status)
-        self._join(task, meta, scheduler)
+        self._join(task, meta, spec)
         if old is None:
             self.transfers.pod_added(task)
         if node and self.jobs.back_off.waits and task.job is not None:
@@ -189,16 +203,42 @@ class PodTable:
             task.stated = pod_stated_by(meta, stays)
         return task
 
-    def _join(self, task: Task, meta: Tree, scheduler: str) -> None:
-        group = (meta.get("annotations") or {}).get(GROUP_NAME)
-        if group:
+    def _join(self, task: Task, meta: Tree, spec: Tree) -> None:
+        scheduler = spec.get("schedulerName", "")
+        if group := self._group_name(meta, scheduler):
             job = self.jobs.of_group(f"{task.namespace}/{group}")
+            if not job.has_group and scheduler in self.implying and stands_alone(meta):
+                self._imply_group(job, task, meta, spec)
         elif scheduler in self.bare_pod_schedulers:
             job = self.jobs.of_bare_pod(task, owner_of(meta), self.default_queue)
         else:
             return
         job.add_task(task)
         self.jobs.mark_changed(job)
+
+    def _group_name(self, meta: Tree, scheduler: str) -> str:
+        """The PodGroup that a pod names, or that it is by itself; "" where it has none."""
+        named = (meta.get("annotations") or {}).get(GROUP_NAME)
+        if not named and scheduler in self.implying and stands_alone(meta):
+            return bare_pod_group_name(meta.get("uid", ""))
+        return named or ""
+
+    def _imply_group(self, job: Job, task: Task, meta: Tree, spec: Tree) -> None:
+        """Let the job say what a PodGroup of this pod alone would; when somebody makes the object,
+        it takes the place of this."""
+        pods = task.pods
+        if pods.minimum is None:
+            pods.minimum = {name: str(amount) for name, amount in pod_usage(spec).items()}
+        job.has_group = job.shadow = True
+        job.title = task.name
+        job.queue = texts(meta, "annotations").get(GROUP_QUEUE_NAME) or self.queue_of(
+            task.namespace
+        )
+        job.min_available = 1
+        job.min_resources, job.min_quantities = resources.amounts(pods.minimum), pods.minimum
+        job.phase = "Running" if spec.get("nodeName") else "Pending"
+        job.creation = task.creation
+        job.priority_class = task.priority_class
 
     def _read_on(self, old: Task, node: str, meta: Tree, spec: Tree, status: Tree) -> bool:
         """As `_renews` for a pod of which nothing but its status has changed since it was read:
@@ -225,7 +265,7 @@ class PodTable:
         self._renew(old, was)
         return True
 
-    def _renews(self, old: Task, task: Task, meta: Tree) -> bool:
+    def _renews(self, old: Task, task: Task, meta: Tree, scheduler: str) -> bool:
         """Puts a pod in its own place where it is no other to its node and its job than it was, but
         for how far it has come.
 
@@ -240,7 +280,7 @@ class PodTable:
             or old.role != task.role
             or task.gated
             or not _has_a_plain_place(old)
-            or (meta.get("annotations") or {}).get(GROUP_NAME) != old.job.name  # type: ignore[union-attr]  # its place is in a job
+            or self._group_name(meta, scheduler) != old.job.name  # type: ignore[union-attr]  # its place is in a job
         ):
             return False
         task.row, task.job, task.subjob = old.row, old.job, old.subjob
@@ -323,7 +363,7 @@ def _has_a_plain_place(task: Task) -> bool:
         job is None
         or not job.has_group
         or job.policies
-        or job.shadow
+        or job.key == task.key  # a bare pod, whose job has no group's name
         or task.terminating
         or task.gated
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import wraps
 
+from hekla.api.names import DEFAULT_QUEUE, GROUP_QUEUE_NAME
 from hekla.api.trees import Tree
 from hekla.engine.model import resources
 from hekla.engine.model.claims.allocator import KINDS as CLAIM_KINDS
@@ -69,6 +70,8 @@ class State:
     - `scheduler_names`: whose unassigned pods are ours; None means everybody's.
     - `bare_pod_schedulers`: names whose pods need no PodGroup; each such pod is a job of its own
       (`namespace/pod`, minimum 1) in the default queue.
+    - `implied_groups`: whether a pod of ours that names no PodGroup, has no owner and asks nothing of
+      a group is one by itself (`hekla.podrules.plain_pods`), in the queue of its namespace.
     - `time_zone`: in which the policy's times of day are meant; the engine never asks the machine.
     - `shard_mode`, `shard_name`: what NodeShards mean (`none`, `hard`, `soft`), and which one is
       this scheduler's.
@@ -84,6 +87,7 @@ class State:
         scheduler_names: Iterable[str] | None = None,
         bare_pod_schedulers: Iterable[str] = (),
         default_queue: str = "default",
+        implied_groups: bool = False,
         time_zone: str = "UTC",
         lifts_gates: bool = False,
         scores_storage: bool = False,
@@ -119,6 +123,8 @@ class State:
             None if scheduler_names is None else frozenset(scheduler_names),
             frozenset(bare_pod_schedulers),
             default_queue,
+            implied_groups,
+            self._queue_of,
         )
         self.tasks = self.pods.by_key
         self.volumes = VolumeBinder(self)
@@ -294,6 +300,11 @@ class State:
         self.terms.relabel(name, dict((tree.get("metadata") or {}).get("labels") or {}))
         self.pods.count_new_terms()
         self.upsert_other("Namespace", tree)
+
+    def _queue_of(self, namespace: str) -> str:
+        """The queue of PodGroups of this namespace that name none, as admission fills it in."""
+        meta = self.others.get("Namespace", {}).get(namespace, {}).get("metadata") or {}
+        return texts(meta, "annotations").get(GROUP_QUEUE_NAME) or DEFAULT_QUEUE
 
     def upsert_other(self, kind: str, obj: object) -> None:
         """Any other object that a plugin may read: ResourceQuota, PodDisruptionBudget, HyperNode, a

@@ -17,7 +17,7 @@ from hekla.controllers.job.podgroup import (
     min_resources,
 )
 from hekla.controllers.job.volumes import claim_name
-from hekla.controllers.usage import pod_usage
+from hekla.podrules.usage import pod_usage
 from tests.controllers.job.world import UID, container, job_of, task
 
 

@@ -10,6 +10,7 @@ import pytest
 from tests.cluster.api import Tree
 from tests.controllers.whole_cluster.cluster import (
     BATCH,
+    EVENTS,
     GROUPS,
     PODS,
     QUEUES,
@@ -188,6 +189,34 @@ def test_what_is_let_in(cluster: WholeCluster) -> None:
     for name in ("plain", "batch", "early"):
         cluster.api.delete(f"{PODS}/{name}")
     cluster.api.delete(f"{GROUPS}/waits")
+
+
+def test_a_pod_by_itself_has_a_group_only_where_it_waits(cluster: WholeCluster) -> None:
+    made = {}
+    for name, cpu in (("fits", "100m"), ("too-large", "100000")):
+        spec = {"schedulerName": "volcano", "containers": [container(cpu=cpu)]}
+        made[name] = cluster.api.create(PODS, {"metadata": {"name": name}, "spec": spec})
+    path = f"{GROUPS}/podgroup-{made['too-large']['metadata']['uid']}"
+
+    def why() -> str:
+        group = cluster.api.get(path)
+        conditions = group.tree["status"].get("conditions", []) if group.status == 200 else []
+        return "; ".join(str(one.get("message")) for one in conditions)
+
+    cluster.until(lambda: "cpu" in why(), why)
+    fits = cluster.api.get(f"{PODS}/fits").tree
+    assert fits["status"]["phase"] == "Running"
+    assert "annotations" not in fits["metadata"]
+    assert cluster.api.get(f"{GROUPS}/podgroup-{made['fits']['metadata']['uid']}").status == 404
+    events = [
+        one["reason"]
+        for one in cluster.api.get(EVENTS).tree["items"]
+        if one["involvedObject"].get("uid") == made["fits"]["metadata"]["uid"]
+        and one.get("source", {}).get("component") == "volcano"
+    ]
+    assert events == ["Scheduled"]
+    for name in made:
+        cluster.api.delete(f"{PODS}/{name}")
 
 
 @pytest.mark.scenario("controllers", 37)

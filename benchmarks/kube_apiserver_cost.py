@@ -1,0 +1,168 @@
+"""What a pod costs a real kube-apiserver with Hekla: its processor time from the first create to the
+last bind, and the requests by what they are, counted by the server itself.
+
+The servers are those of `tests/kubernetes`, a fresh one for each shape; nodes, controllers, webhooks
+and scheduler are Hekla's.  What the kubelets ask (pods they run, their statuses, leases and nodes)
+is left out of the requests and is in the processor time, as the clients' creates are in both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from benchmarks.end_to_end import Pods, job
+from benchmarks.figure import Figure
+from benchmarks.kube_apiserver_jobs import NODES, SECONDS, each, ready, say
+from benchmarks.reference import settle
+from hekla.api import batch
+from hekla.api.kubernetes import core
+from hekla.kube.client import Client
+from hekla.kube.connection import config
+
+if TYPE_CHECKING:
+    from tests.kubernetes.reference import Reference
+
+SHAPES = {"gang": (1, 1000), "gangs": (20, 50), "pods": (1000, 0), "jobs": (1000, 1)}
+"""Name -> (jobs, pods of each); no pods: as many plain pods without a job."""
+FIGURES = tuple(f"live.{what}.{shape}" for shape in SHAPES for what in ("cpu", "requests"))
+COUNTED = re.compile(
+    r'^apiserver_request_total\{.*resource="(?P<resource>\w+)".*subresource="(?P<subresource>\w*)".*'
+    r'verb="(?P<verb>\w+)".*\} (?P<count>\S+)$',
+    re.MULTILINE,
+)
+OF_KUBELETS = {
+    ("GET", "pods"),
+    ("PATCH", "pods/status"),
+    ("DELETE", "pods"),
+    ("PATCH", "nodes/status"),
+}
+QUIET = ("LIST", "WATCH", "APPLY")
+"""Verbs that do not grow with the pods, or stand a second time as another one."""
+
+
+class Cost(NamedTuple):
+    """What a shape took."""
+
+    shape: str
+    pods: int
+    seconds: float
+    server_cpu: float
+    """Seconds of the kube-apiserver's processors until the last bind."""
+    own_cpu: float
+    """The same of Hekla's daemons."""
+    later_cpu: float
+    """Seconds of the kube-apiserver's processors from the last bind until nothing was asked for two
+    seconds: statuses, events and what else was put off."""
+    requests: Counter[tuple[str, str]]
+    """(verb, resource) -> count, until then."""
+
+
+def measure(names: set[str]) -> Iterator[Figure]:
+    shapes = [shape for shape in SHAPES if any(name.endswith(f".{shape}") for name in names)]
+    for cost in each(shapes, measured):
+        yield from (figure for figure in figures(cost) if figure.name in names)
+
+
+def figures(cost: Cost) -> list[Figure]:
+    """Processor time and requests a pod."""
+    pods = max(cost.pods, 1)
+    listed = ", ".join(
+        f"{verb} {resource} {count / pods:.2f}"
+        for (verb, resource), count in cost.requests.most_common()
+        if count >= pods / 100
+    )
+    cpu, requests = 1000 * cost.server_cpu / pods, sum(cost.requests.values()) / pods
+    conditions = (
+        f"{cost.pods / cost.seconds:,.0f} pods/s; afterwards {1000 * cost.later_cpu / pods:.1f} ms a pod; "
+        f"Hekla's daemons {1000 * cost.own_cpu / pods:.1f} ms a pod; "
+        f"a pod: {listed}"
+    )
+    return [
+        Figure(f"live.cpu.{cost.shape}", cpu, "ms/pod", conditions),
+        Figure(f"live.requests.{cost.shape}", requests, "requests/pod", listed),
+    ]
+
+
+def measured(shape: str) -> Cost:
+    """One shape on a server of its own."""
+    from tests.kubernetes.reference import reference
+
+    with reference(durable=True) as server:
+        asyncio.run(settle(server.kubeconfig))
+        server.add_nodes("--nodes=0", f"--fake-nodes={NODES}")
+        server.add_scheduler()
+        server.add_webhooks()
+        asyncio.run(ready(server.kubeconfig))
+        asyncio.run(run(server, "warm", *((1, 200) if shape != "pods" else (200, 0))))
+        return asyncio.run(run(server, shape, *SHAPES[shape]))
+
+
+async def run(server: Reference, shape: str, jobs: int, tasks: int) -> Cost:
+    """Creates everything at once, and waits for the last bind or the end of the time."""
+    total = jobs * max(tasks, 1)
+    async with Client(config.load(str(server.kubeconfig)), pool=32) as client, Pods(client) as pods:
+        before = pods.bound
+        counted = await requests(client)
+        cpu = server.processes.cpu_seconds()
+        began = time.perf_counter()
+        await asyncio.gather(
+            *(
+                client.create(batch.JOB, job(f"{shape}-{number}", tasks, tasks), "default")
+                if tasks
+                else client.create(core.POD.untyped, pod(f"{shape}-{number}"), "default")
+                for number in range(jobs)
+            )
+        )
+        try:
+            await pods.until("bound", before + total, SECONDS)
+        except TimeoutError as error:
+            say(str(error))
+        seconds = time.perf_counter() - began
+        spent = {name: now - cpu[name] for name, now in server.processes.cpu_seconds().items()}
+        quick = spent.pop("kube-apiserver")
+        spent.pop("etcd")
+        since = await settled(client) - counted
+        later = server.processes.cpu_seconds()["kube-apiserver"] - cpu["kube-apiserver"] - quick
+        return Cost(shape, pods.bound - before, seconds, quick, sum(spent.values()), later, since)
+
+
+async def settled(client: Client) -> Counter[tuple[str, str]]:
+    """What the server has answered once nothing more is asked of it."""
+    before: Counter[tuple[str, str]] = Counter()
+    for _ in range(30):
+        now = await requests(client)
+        if now == before:
+            break
+        before = now
+        await asyncio.sleep(2.0)
+    return before
+
+
+def pod(name: str) -> dict[str, Any]:
+    """A pod of `job` by itself."""
+    template = job(name, 1, 1)["spec"]["tasks"][0]["template"]
+    return {
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {**template["spec"], "schedulerName": "volcano"},
+    }
+
+
+async def requests(client: Client) -> Counter[tuple[str, str]]:
+    """What the server has answered since it began, the kubelets' requests left out."""
+    text = (await client.request("GET", "/metrics")).body.decode()
+    found: Counter[tuple[str, str]] = Counter()
+    for line in COUNTED.finditer(text):
+        resource = "/".join(filter(None, (line["resource"], line["subresource"])))
+        what = (line["verb"], resource)
+        if (
+            what not in OF_KUBELETS
+            and line["verb"] not in QUIET
+            and resource not in ("leases", "nodes")
+        ):
+            found[what] += int(float(line["count"]))
+    return found

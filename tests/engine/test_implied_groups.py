@@ -1,0 +1,197 @@
+"""Pods that stand alone are groups of one without a PodGroup object, and fare as with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hekla.api import names
+from hekla.controllers.podgroup import group_of_pod
+from hekla.engine import State
+from hekla.engine.cycle import cycle
+from hekla.engine.world import World, policy
+
+ROOT = Path(__file__).parents[2]
+
+Tree = dict[str, Any]
+OWNER = {
+    "apiVersion": "apps/v1",
+    "kind": "ReplicaSet",
+    "name": "web",
+    "uid": "r",
+    "controller": True,
+}
+
+
+def cluster(*, implied: bool = True, actions: str = "enqueue, allocate, backfill") -> World:
+    here = World(policy(actions=actions))
+    here.state = State(scheduler_names=["volcano"], implied_groups=implied)
+    here.queue("default")
+    here.nodes("n1", "n2", cpu=4)
+    return here
+
+
+def pod(name: str, cpu: str = "1", **metadata: Any) -> Tree:
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": f"uid-{name}",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            **metadata,
+        },
+        "spec": {
+            "schedulerName": "volcano",
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}],
+        },
+        "status": {"phase": "Pending"},
+    }
+
+
+def decide(here: World, *pods: Tree) -> Any:
+    for one in pods:
+        here.state.upsert_pod(one)
+    return cycle(here.state, here.policy, here.now)
+
+
+def test_a_pod_is_bound_and_nothing_is_said_of_a_group() -> None:
+    here = cluster()
+    decided = decide(here, pod("a"))
+    assert [(one.pod, one.job) for one in decided.binds] == [
+        ("default/a", "default/podgroup-uid-a")
+    ]
+    assert not decided.pod_groups and not decided.events
+    assert [(one.name, one.allocated["cpu"]) for one in decided.queues] == [("default", "1")]
+
+
+def test_it_waits_for_an_object_where_the_state_implies_none() -> None:
+    assert not decide(cluster(implied=False), pod("a")).binds
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"ownerReferences": [OWNER]},
+        {"annotations": {names.PREEMPTABLE: "true"}},
+        {"labels": {names.COOLDOWN_TIME: "10m"}},
+        {"annotations": {names.NETWORK_TOPOLOGY_MODE: "hard"}},
+        {"annotations": {names.JDB_MIN_AVAILABLE: "1"}},
+        {"annotations": {names.GROUP_NAME: "gang"}},
+    ],
+)
+def test_a_pod_that_asks_something_of_a_group_waits_for_it(metadata: Tree) -> None:
+    assert not decide(cluster(), pod("a", **metadata)).binds
+
+
+def test_its_queue_is_its_own_or_that_of_its_namespace() -> None:
+    here = cluster()
+    here.queue("mine")
+    here.queue("theirs")
+    here.state.upsert_namespace(
+        {"metadata": {"name": "default", "annotations": {names.GROUP_QUEUE_NAME: "theirs"}}}
+    )
+    decide(here, pod("a"), pod("b", annotations={names.GROUP_QUEUE_NAME: "mine"}))
+    assert {job.title: job.queue for job in here.state.jobs.values()} == {
+        "a": "theirs",
+        "b": "mine",
+    }
+
+
+def test_the_pod_of_the_page() -> None:
+    page = (ROOT / "docs" / "jobs.md").read_text().partition("## Pods without a Job")[2]
+    shown = yaml.safe_load(page.partition("```yaml")[2].partition("```")[0])
+    shown["metadata"] |= {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    here = cluster()
+    here.queue("reports")
+    assert [one.pod for one in decide(here, shown).binds] == ["default/report"]
+    assert here.state.jobs["default/podgroup-u"].queue == "reports"
+
+
+def test_it_is_not_let_into_a_closed_queue_and_says_so() -> None:
+    here = cluster()
+    here.queue("shut", state="Closed")
+    decided = decide(here, pod("a", annotations={names.GROUP_QUEUE_NAME: "shut"}))
+    assert not decided.binds
+    assert decided.explanations["default/podgroup-uid-a"].text.count("shut")
+
+
+def test_it_says_that_its_queue_does_not_exist() -> None:
+    decided = decide(cluster(), pod("a", annotations={names.GROUP_QUEUE_NAME: "gone"}))
+    assert [(one.pod, one.reason) for one in decided.conditions] == [("default/a", "QueueNotFound")]
+
+
+def test_one_that_does_not_fit_says_so_itself_and_the_object_takes_over() -> None:
+    here = cluster()
+    large = pod("a", cpu="5")
+    decided = decide(here, large)
+    assert not decided.binds and not decided.pod_groups
+    assert [(one.key, one.reason) for one in decided.events] == [("default/a", "FailedScheduling")]
+    here.state.upsert_pod_group(group_of_pod(large, {}))
+    assert not here.state.jobs["default/podgroup-uid-a"].shadow
+    named = pod("a", cpu="5", annotations={names.GROUP_NAME: "podgroup-uid-a"})
+    decided = decide(here, named)
+    assert [one.key for one in decided.pod_groups] == ["default/podgroup-uid-a"]
+    assert list(here.state.jobs) == ["default/podgroup-uid-a"]
+
+
+def test_a_running_one_counts_for_its_queue_after_a_start() -> None:
+    here = cluster()
+    running = pod("a")
+    running["spec"]["nodeName"], running["status"] = "n1", {"phase": "Running"}
+    decided = decide(here, running)
+    assert [(one.name, one.allocated["cpu"]) for one in decided.queues] == [("default", "1")]
+    here.state.remove_pod("default/a")
+    assert not here.state.jobs
+
+
+def test_its_binding_and_its_start_find_it_where_it_is() -> None:
+    here = cluster()
+    decide(here, pod("a"))
+    job = here.state.jobs["default/podgroup-uid-a"]
+    for phase in ("Pending", "Running"):
+        seen = pod("a")
+        seen["spec"]["nodeName"], seen["status"] = "n1", {"phase": phase}
+        assert not decide(here, seen).binds
+        assert here.state.jobs["default/podgroup-uid-a"] is job and len(job.tasks) == 1
+    assert job.phase == "Running"
+
+
+sizes = st.lists(st.sampled_from(["0", "500m", "1", "3", "5"]), min_size=1, max_size=9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(sizes, st.sampled_from(["enqueue, allocate, backfill", "allocate, backfill"]))
+def test_pods_fare_as_with_their_objects(cpus: list[str], actions: str) -> None:
+    found = []
+    for implied in (True, False):
+        here = cluster(implied=implied, actions=actions)
+        pods = [pod(f"p{number}", cpu) for number, cpu in enumerate(cpus)]
+        if not implied:
+            for one in pods:
+                group = group_of_pod(one, {})
+                here.state.upsert_pod_group(
+                    {
+                        **group,
+                        "metadata": {
+                            **group["metadata"],
+                            "creationTimestamp": one["metadata"]["creationTimestamp"],
+                        },
+                    }
+                )
+                one["metadata"]["annotations"] = {
+                    names.GROUP_NAME: f"podgroup-{one['metadata']['uid']}"
+                }
+        decided = decide(here, *pods)
+        found.append(
+            (
+                [(one.pod, one.node, one.job) for one in decided.binds],
+                [(one.pod, one.reason, one.message) for one in decided.conditions],
+                {name: dict(queue.allocated) for name, queue in here.state.queues.items()},
+            )
+        )
+    assert found[0] == found[1]
