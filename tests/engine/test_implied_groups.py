@@ -161,36 +161,61 @@ def test_its_binding_and_its_start_find_it_where_it_is() -> None:
     assert job.phase == "Running"
 
 
-sizes = st.lists(st.sampled_from(["0", "500m", "1", "3", "5"]), min_size=1, max_size=9)
+one_pod = st.fixed_dictionaries(
+    {
+        "cpu": st.sampled_from(["0", "500m", "1", "3", "5"]),
+        "important": st.booleans(),
+        "queue": st.sampled_from(["default", "b"]),
+        "runs": st.sampled_from([None, None, "n1", "n2"]),
+    }
+)
 
 
-@settings(max_examples=60, deadline=None)
-@given(sizes, st.sampled_from(["enqueue, allocate, backfill", "allocate, backfill"]))
-def test_pods_fare_as_with_their_objects(cpus: list[str], actions: str) -> None:
+def described(number: int, one: Tree) -> Tree:
+    made = pod(f"p{number}", one["cpu"], annotations={names.GROUP_QUEUE_NAME: one["queue"]})
+    if one["important"]:
+        made["spec"] |= {"priorityClassName": "high", "priority": 1000}
+    if one["runs"]:
+        made["spec"]["nodeName"], made["status"] = one["runs"], {"phase": "Running"}
+    return made
+
+
+def with_object(here: World, one: Tree) -> None:
+    """The PodGroup that the controllers would make, and its name on the pod."""
+    group = group_of_pod(one, {})
+    group["metadata"]["creationTimestamp"] = one["metadata"]["creationTimestamp"]
+    if one["spec"].get("nodeName"):
+        group["status"] = {"phase": "Running"}
+    here.state.upsert_pod_group(group)
+    one["metadata"]["annotations"][names.GROUP_NAME] = group["metadata"]["name"]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(one_pod, min_size=1, max_size=9),
+    st.sampled_from(
+        [
+            "enqueue, allocate, backfill",
+            "allocate, backfill",
+            "enqueue, allocate, preempt, reclaim, backfill",
+        ]
+    ),
+)
+def test_pods_fare_as_with_their_objects(pods: list[Tree], actions: str) -> None:
     found = []
     for implied in (True, False):
         here = cluster(implied=implied, actions=actions)
-        pods = [pod(f"p{number}", cpu) for number, cpu in enumerate(cpus)]
-        if not implied:
-            for one in pods:
-                group = group_of_pod(one, {})
-                here.state.upsert_pod_group(
-                    {
-                        **group,
-                        "metadata": {
-                            **group["metadata"],
-                            "creationTimestamp": one["metadata"]["creationTimestamp"],
-                        },
-                    }
-                )
-                one["metadata"]["annotations"] = {
-                    names.GROUP_NAME: f"podgroup-{one['metadata']['uid']}"
-                }
-        decided = decide(here, *pods)
+        here.queue("b")
+        here.priority_class("high", 1000)
+        trees = [described(number, one) for number, one in enumerate(pods)]
+        for tree in () if implied else trees:
+            with_object(here, tree)
+        decided = [decide(here, *trees), decide(here)]
         found.append(
             (
-                [(one.pod, one.node, one.job) for one in decided.binds],
-                [(one.pod, one.reason, one.message) for one in decided.conditions],
+                [(one.pod, one.node, one.job) for some in decided for one in some.binds],
+                [(one.pod, one.job, one.reason) for some in decided for one in some.evictions],
+                [(one.pod, one.reason, one.message) for some in decided for one in some.conditions],
                 {name: dict(queue.allocated) for name, queue in here.state.queues.items()},
             )
         )
