@@ -18,6 +18,7 @@ from prometheus_client import Gauge
 from hekla.api import names, scheduling
 from hekla.api.bus import Action
 from hekla.api.scheduling import QueueState
+from hekla.api.text import quantity
 from hekla.controllers.caches import Caches
 from hekla.controllers.events import Events
 from hekla.kube.client import Client
@@ -48,7 +49,7 @@ GROUPS = {
 }
 
 Next = Callable[[int], str]
-"""The next state, by the number of PodGroups in the queue."""
+"""The next state, by the number of PodGroups in the queue, and of pods that have none."""
 
 
 def _to(state: str) -> Next:
@@ -131,7 +132,7 @@ class QueueController(Controller):
             self._orders.pop(key, None)
             return None
         action = self._orders.get(key, SYNC)
-        groups = self._count(queue)
+        groups = self._held(queue)
         try:
             if queue.metadata.name != names.ROOT_QUEUE and not queue.spec.parent:
                 queue = await self._patch(queue, {"spec": {"parent": names.ROOT_QUEUE}})
@@ -157,6 +158,14 @@ class QueueController(Controller):
         if queue is not None:
             self._events.event(queue, "Warning", action, f"{action} failed for {error}")
 
+    def _held(self, queue: scheduling.Queue) -> int:
+        """How many PodGroups the queue has; where it has none, how many pods still run in it without
+        one: what the scheduler says that it has allocated, that of its children left out."""
+        if groups := self._count(queue):
+            return groups
+        children = self._caches.queues.by("parent", queue.metadata.name)
+        return max(0, _allocated_pods(queue) - sum(map(_allocated_pods, children)))
+
     def _count(self, queue: scheduling.Queue) -> int:
         phases = self._phases.get(queue.metadata.name, Counter[str]())
         for phase, gauge in GROUPS.items():
@@ -172,7 +181,7 @@ class QueueController(Controller):
             return
         if parent.status.state in SHUT and state not in SHUT:
             await self._mark(queue, "true")
-            await self._close(queue, self._count(queue))
+            await self._close(queue, self._held(queue))
         elif parent.status.state == OPEN and state in SHUT and _closed_by_parent(queue):
             await self._open(queue, groups)
 
@@ -233,10 +242,15 @@ def _closed_by_parent(queue: scheduling.Queue) -> bool:
     return queue.metadata.annotations.get(names.CLOSED_BY_PARENT) == "true"
 
 
+def _allocated_pods(queue: scheduling.Queue) -> int:
+    return quantity.whole(queue.status.allocated.get("pods", 0))
+
+
 def _same_to_us(old: scheduling.Queue, new: scheduling.Queue) -> bool:
     return (
         old.spec.parent == new.spec.parent
         and old.status.state == new.status.state
+        and (new.status.state != CLOSING or _allocated_pods(old) == _allocated_pods(new))
         and old.metadata.annotations == new.metadata.annotations
     )
 

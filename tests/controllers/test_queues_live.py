@@ -163,6 +163,25 @@ async def test_a_queue_with_work_is_closing_until_the_work_is_gone(cluster: Clus
     await state(cluster, "busy", "Closed")
 
 
+async def test_a_queue_is_closing_while_pods_without_a_group_run_in_it(cluster: Cluster) -> None:
+    parent = await cluster.queue("hall")
+    await cluster.queue("cabin", parent="hall")
+    await state(cluster, "cabin", "Open")
+
+    async def allocated(name: str, pods: str) -> None:
+        status = {"status": {"allocated": {"pods": pods}}}
+        await cluster.client.patch(scheduling.QUEUE, name, status, subresource="status")
+
+    for name in ("hall", "cabin"):
+        await allocated(name, "1")
+    await cluster.command("CloseQueue", parent)
+    await state(cluster, "hall", "Closed")  # the pod is its child's
+    await state(cluster, "cabin", "Closing")
+    for name in ("hall", "cabin"):
+        await allocated(name, "0")
+    await state(cluster, "cabin", "Closed")
+
+
 async def test_the_tree_of_the_user_page_closes_and_opens_as_one(cluster: Cluster) -> None:
     example = Path(__file__).parents[2] / "examples" / "queues" / "tree.yaml"
     for manifest in yaml.safe_load_all(example.read_text()):
