@@ -10,6 +10,7 @@ object; it gets it when it waits for longer than a moment, so that its user find
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -21,7 +22,6 @@ from hekla.api.kinds import Kind, read_as
 from hekla.api.kubernetes import apps, core
 from hekla.api.kubernetes import batch as batch_k8s
 from hekla.api.meta import ObjectMeta, Struct, split_key
-from hekla.api.text.times import instant
 from hekla.controllers.caches import Caches
 from hekla.controllers.job.podgroup import difference
 from hekla.controllers.records import POD, Pod
@@ -156,7 +156,7 @@ def renewal(group: scheduling.PodGroup, wanted: Tree) -> Tree:
 
 
 MOMENT = 3.0
-"""Seconds without a bind of any pod after which one that stands alone gets its group: then either
+"""Seconds without a bind of any such pod after which one that stands alone gets its group: then either
 it does not fit, or the scheduler needs the object."""
 LONGEST_MOMENT = 30.0
 """Seconds after which it gets its group however many others are bound meanwhile."""
@@ -185,18 +185,23 @@ class PodGroupController(Controller):
         self._schedulers = frozenset(schedulers)
         self._inherit = inherit
         self._always = always
-        self._last_bind = 0.0
-        """When the last pod was seen bound, in seconds since 1970."""
+        self._waiting: dict[str, float] = {}
+        """Pods that stand alone and are not bound -> since when that is seen here."""
+        self._last_bind = -math.inf
         self._recorder = recorder
         caches.pods.on_change(self._pod_changed)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        if new is None:
+        pod = new or old
+        assert pod is not None
+        key = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        if new is None or not self._lacks_group(new):
+            if self._waiting.pop(key, None) is not None and pod.spec.node_name:
+                self._last_bind = time.monotonic()
             return
-        if new.spec.node_name and old is not None and not old.spec.node_name:
-            self._last_bind = time.time()
-        if self._lacks_group(new):
-            self.queue.add(f"{new.metadata.namespace}/{new.metadata.name}")
+        if self._does_without(new):
+            self._waiting.setdefault(key, time.monotonic())
+        self.queue.add(key)
 
     def _lacks_group(self, pod: Pod) -> bool:
         return (
@@ -209,17 +214,17 @@ class PodGroupController(Controller):
     def _does_without(self, pod: Pod) -> bool:
         return not self._always and stands_alone(msgspec.to_builtins(pod.metadata))
 
-    def _moment_left(self, pod: Pod) -> float:
+    def _moment_left(self, key: str) -> float:
         """Seconds until a pod that stands alone gets its group."""
-        created = instant(pod.metadata.creation_timestamp)
-        due = min(max(created, self._last_bind) + MOMENT, created + LONGEST_MOMENT)
-        return due - time.time()
+        since = self._waiting.get(key, -math.inf)
+        due = min(max(since, self._last_bind) + MOMENT, since + LONGEST_MOMENT)
+        return due - time.monotonic()
 
     async def reconcile(self, key: str) -> float | None:
         seen = self._pods.get(key)
         if seen is None or not self._lacks_group(seen):
             return None
-        if self._does_without(seen) and (left := self._moment_left(seen)) > 0:
+        if self._does_without(seen) and (left := self._moment_left(key)) > 0:
             return left
         namespace, name = split_key(key)
         try:
