@@ -149,6 +149,26 @@ def test_a_running_one_counts_for_its_queue_after_a_start() -> None:
     assert not here.state.jobs
 
 
+@pytest.mark.parametrize(
+    "amounts",
+    [
+        {"limits": {"cpu": "x"}},
+        {"limits": {"a.b/c": "x"}},
+        {"requests": {"odd": {}}},
+        {"limits": 1},
+    ],
+)
+def test_one_that_cannot_be_read_leaves_nothing(amounts: Tree) -> None:
+    here = cluster()
+    odd = pod("a")
+    odd["spec"]["containers"][0]["resources"] = amounts
+    odd["spec"]["nodeName"], odd["status"] = "n1", {"phase": "Running"}
+    decide(here, odd)
+    assert ("Pod", "default/a") in here.state.rejected
+    assert not here.state.tasks and not here.state.jobs
+    assert not here.state.nodes.tasks[here.state.nodes.rows["n1"]]
+
+
 def test_its_binding_and_its_start_find_it_where_it_is() -> None:
     here = cluster()
     decide(here, pod("a"))

@@ -123,7 +123,7 @@ class PodTable:
         if old is not None:
             self.transfers.pod_updated(old, task)
             task.condition = old.condition
-            if row != NOWHERE and row == old.row and self._renews(old, task, meta, scheduler):
+            if row != NOWHERE and row == old.row and self._renews(old, task, meta, spec):
                 return True
             self._forget(old)
         self.by_key[key] = task
@@ -159,6 +159,8 @@ class PodTable:
         pods = self.classes.intern(namespace, labels, annotations, stays)
         if self.terms.new:
             self.count_new_terms()
+        if pods.minimum is None and self._stands_alone(meta, spec):
+            pods.minimum = {name: str(amount) for name, amount in pod_usage(spec).items()}
         task = Task(
             key_of(tree),
             namespace,
@@ -204,38 +206,38 @@ class PodTable:
         return task
 
     def _join(self, task: Task, meta: Tree, spec: Tree) -> None:
-        scheduler = spec.get("schedulerName", "")
-        if group := self._group_name(meta, scheduler):
+        if group := self._group_name(meta, spec):
             job = self.jobs.of_group(f"{task.namespace}/{group}")
-            if not job.has_group and scheduler in self.implying and stands_alone(meta):
+            if not job.has_group and self._stands_alone(meta, spec):
                 self._imply_group(job, task, meta, spec)
-        elif scheduler in self.bare_pod_schedulers:
+        elif spec.get("schedulerName") in self.bare_pod_schedulers:
             job = self.jobs.of_bare_pod(task, owner_of(meta), self.default_queue)
         else:
             return
         job.add_task(task)
         self.jobs.mark_changed(job)
 
-    def _group_name(self, meta: Tree, scheduler: str) -> str:
+    def _group_name(self, meta: Tree, spec: Tree) -> str:
         """The PodGroup that a pod names, or that it is by itself; "" where it has none."""
-        named = (meta.get("annotations") or {}).get(GROUP_NAME)
-        if not named and scheduler in self.implying and stands_alone(meta):
+        named: str = (meta.get("annotations") or {}).get(GROUP_NAME) or ""
+        if not named and self._stands_alone(meta, spec):
             return bare_pod_group_name(meta.get("uid", ""))
-        return named or ""
+        return named
+
+    def _stands_alone(self, meta: Tree, spec: Tree) -> bool:
+        return spec.get("schedulerName") in self.implying and stands_alone(meta)
 
     def _imply_group(self, job: Job, task: Task, meta: Tree, spec: Tree) -> None:
         """Let the job say what a PodGroup of this pod alone would; when somebody makes the object,
         it takes the place of this."""
-        pods = task.pods
-        if pods.minimum is None:
-            pods.minimum = {name: str(amount) for name, amount in pod_usage(spec).items()}
+        least = task.pods.minimum or {}
         job.has_group = job.shadow = True
         job.title = task.name
         job.queue = texts(meta, "annotations").get(GROUP_QUEUE_NAME) or self.queue_of(
             task.namespace
         )
         job.min_available = 1
-        job.min_resources, job.min_quantities = resources.amounts(pods.minimum), pods.minimum
+        job.min_resources, job.min_quantities = resources.amounts(least), least
         job.phase = "Running" if spec.get("nodeName") else "Pending"
         job.creation = task.creation
         job.priority_class = task.priority_class
@@ -265,7 +267,7 @@ class PodTable:
         self._renew(old, was)
         return True
 
-    def _renews(self, old: Task, task: Task, meta: Tree, scheduler: str) -> bool:
+    def _renews(self, old: Task, task: Task, meta: Tree, spec: Tree) -> bool:
         """Puts a pod in its own place where it is no other to its node and its job than it was, but
         for how far it has come.
 
@@ -280,7 +282,7 @@ class PodTable:
             or old.role != task.role
             or task.gated
             or not _has_a_plain_place(old)
-            or self._group_name(meta, scheduler) != old.job.name  # type: ignore[union-attr]  # its place is in a job
+            or self._group_name(meta, spec) != old.job.name  # type: ignore[union-attr]  # its place is in a job
         ):
             return False
         task.row, task.job, task.subjob = old.row, old.job, old.subjob
