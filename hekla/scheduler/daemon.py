@@ -44,6 +44,7 @@ from hekla.kube.flags import SECONDS, TEXT, TEXTS, WHOLE, YES_NO, Flag, one_of
 from hekla.kube.http.client import TransportError
 from hekla.podrules.plain_pods import ALWAYS, NEEDED
 from hekla.scheduler.binder import Binder
+from hekla.scheduler.cycle_timer import CycleTimer
 from hekla.scheduler.devices import device_map, locks_of, volume_patience
 from hekla.scheduler.extender import ExtenderClient
 from hekla.scheduler.hash_ring import Ring
@@ -57,12 +58,6 @@ from hekla.scheduler.stages import Stages, Watchdog
 
 log = logging.getLogger(__name__)
 
-GATHER, LONGEST_GATHER = 0.003, 0.025
-"""Seconds between the first change and the cycle that it starts, so that a burst of events makes
-one cycle.  The delay is longer on a busy server, because much of a cycle costs the same for one pod
-as for a hundred."""
-SHORTEST_REST = 0.005
-"""Least seconds between two cycles; after a longer cycle the rest is as long as the cycle."""
 POOL = 64
 TIDY = 10.0
 """Seconds between two removals of the metrics of deleted jobs."""
@@ -215,9 +210,9 @@ class Scheduler:
         self.state = state
         self.policy = policy
         self.recorder = recorder
-        self.period = period
         wanted = sources(state, selector, device_map(policy.policy), batch, ring, taint_rules)
         self.informers = Informers(client, state, wanted, whole=recording is not None)
+        self.timer = CycleTimer(self.informers.changed, client.debounce, period)
         ask = ExtenderClient()
         state.use_extender(ask if recording is None else RecordedExtender(recording, ask))
         self.load = LoadCollector(
@@ -248,15 +243,7 @@ class Scheduler:
         try:
             while True:
                 took = self.cycle()
-                await asyncio.sleep(max(SHORTEST_REST, took))
-                try:
-                    # Not wait_for: until Python 3.12 it loses a cancellation that comes together
-                    # with the change.
-                    async with asyncio.timeout(self.period):
-                        await self.informers.changed.wait()
-                    await asyncio.sleep(self.binder.client.debounce.delay(GATHER, LONGEST_GATHER))
-                except TimeoutError:
-                    pass
+                await self.timer.next_cycle(took)
                 self.policy.changed()
         finally:
             collecting.cancel()
