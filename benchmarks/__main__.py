@@ -25,6 +25,7 @@ MODULES = (
     "benchmarks.apiserver_checks",
     "benchmarks.cli",
     "benchmarks.cluster",
+    "benchmarks.large_cluster",
     "benchmarks.kubelet",
     "benchmarks.controllers",
     "benchmarks.end_to_end",

@@ -98,7 +98,10 @@ class Cache(Generic[T]):
         indexes: Mapping[str, Callable[[T], Iterable[str]]] | None = None,
         on_malformed: Callable[[Malformed], None] | None = None,
         page: int = PAGE,
+        streamed: bool = False,
     ) -> None:
+        """`streamed`: listeners hear of the objects of the first list page by page, before it is
+        complete, so that they are never all in memory as they were sent."""
         self.kind = kind
         self.resource_version = ""
         """The newest resourceVersion that the cache has seen; "" before the first list."""
@@ -107,6 +110,7 @@ class Cache(Generic[T]):
         self._labels = labels
         self._fields = fields
         self._page = page
+        self._streamed = streamed
         self._objects: dict[str, T] = {}
         self._indexes: Indexes[T] = Indexes(indexes or {})
         self._listeners: Listeners[T] = Listeners(kind.plural)
@@ -227,21 +231,41 @@ class Cache(Generic[T]):
                 await asyncio.sleep(max(1.0, self._backoff()))
 
     async def _list(self) -> str:
-        listing = await self._client.urgent().list(
-            self.kind, self._namespace, labels=self._labels, fields=self._fields, limit=self._page
-        )
-        for problem in listing.malformed:
-            self._on_malformed(problem)
+        try:
+            return await self._read_pages(self._page)
+        except Expired:
+            return await self._read_pages(0)
+
+    async def _read_pages(self, limit: int) -> str:
+        """List all objects, and take over what differs: the deletions first.  Of what is here
+        already, nothing is held in memory twice."""
+        listed: set[str] = set()
+        changed: dict[str, T] = {}
+        first = self._streamed and not self._objects
+        async for page in self._client.urgent().pages(
+            self.kind, self._namespace, labels=self._labels, fields=self._fields, limit=limit
+        ):
+            for problem in page.malformed:
+                self._on_malformed(problem)
+            for obj in page.items:
+                name = key(obj)
+                known = self._objects.get(name)
+                listed.add(name)
+                if known is not None and version_of(known) == version_of(obj):
+                    continue
+                if first:
+                    self._put(name, obj)
+                else:
+                    changed[name] = obj
+            version = page.resource_version
+            del page
         self._recovered()
-        listed = {key(obj): obj for obj in listing.items}
         for gone in [name for name in self._objects if name not in listed]:
             self._remove(gone)
-        for name, obj in listed.items():
-            known = self._objects.get(name)
-            if known is None or version_of(known) != version_of(obj):
-                self._put(name, obj)
-        self.resource_version = listing.resource_version
-        return listing.resource_version
+        for name, obj in changed.items():
+            self._put(name, obj)
+        self.resource_version = version
+        return version
 
     async def _is_another_history(self, version: str) -> bool:
         """Whether the server is behind the versions that were seen before the connection was lost,

@@ -23,7 +23,7 @@ from hekla.kube.backoff import Backoff
 from hekla.kube.connection.config import Connection
 from hekla.kube.connection.credentials import CredentialError
 from hekla.kube.connection.tls import TlsError
-from hekla.kube.errors import ApiError, ServerError, from_answer
+from hekla.kube.errors import ApiError, Expired, ServerError, from_answer
 from hekla.kube.http.client import HttpClient, Response, Stream, TransportError
 from hekla.kube.objects import name_of, with_kind
 from hekla.kube.throttle import TokenBucket
@@ -130,31 +130,49 @@ class Client:
 
         An object that does not decode is left out of `items` and named in `malformed`.
         """
+        while True:
+            listing: Listing[T] = Listing()
+            try:
+                async for page in self.pages(
+                    kind, namespace, labels=labels, fields=fields, limit=limit
+                ):
+                    listing.items.extend(page.items)
+                    listing.malformed.extend(page.malformed)
+                    listing.resource_version = page.resource_version
+            except Expired:
+                if not limit:
+                    raise
+                limit = 0
+                continue
+            return listing
+
+    async def pages(
+        self,
+        kind: Kind[T],
+        namespace: str | None = None,
+        *,
+        labels: str = "",
+        fields: str = "",
+        limit: int = PAGE,
+    ) -> AsyncIterator[Listing[T]]:
+        """The pages of `list`, for readers that need not hold all objects at once.  Raises Expired
+        when the server has forgotten the version of the earlier pages; begin again then, with
+        `limit` 0."""
         path = kind.path(namespace)
         query = selectors(labels, fields)
-        listing: Listing[T] = Listing()
-        following = ""
+        if limit:
+            query["limit"] = str(limit)
+        answer = await self._send("GET", path, query)
         while True:
-            page = {**query, "limit": str(limit)} if limit else query
-            if following:
-                page = {**page, "continue": following}
-            try:
-                answer = await (
-                    self._page(path, page) if following else self._send("GET", path, page)
-                )
-            except ApiError as error:
-                if error.code == 410 and following:
-                    # The continue token has expired: list everything in one piece.
-                    listing, following, limit = Listing(), "", 0
-                    continue
-                raise
-            part = kind.decode_list(answer.body)
-            listing.items.extend([with_kind(kind, item) for item in part.items])
-            listing.malformed.extend(part.malformed)
-            listing.resource_version = part.resource_version
-            following = part.continue_
+            page = kind.decode_list(answer.body)
+            del answer  # or it would be in memory together with the next one
+            following = page.continue_
+            page.items = [with_kind(kind, item) for item in page.items]
+            yield page
+            del page
             if not following:
-                return listing
+                return
+            answer = await self._page(path, {**query, "continue": following})
 
     async def _page(self, path: str, query: Query) -> Response:
         """A further page of a list, with retries, because the earlier pages would be lost."""

@@ -191,7 +191,9 @@ class Informers:
             kind = (
                 partial_pods.POD if source.kind is core.POD and not whole else source.kind.untyped
             )
-            cache = Cache(client, kind, namespace=source.namespace, fields=fields)
+            cache = Cache(
+                client, kind, namespace=source.namespace, fields=fields, streamed=source.needed
+            )
             cache.on_change(self.listener(source))
             self.caches.append(cache)
             if source.needed:

@@ -176,6 +176,40 @@ async def test_when_history_is_gone_the_difference_is_told(tmp_path: Path, how: 
         assert world.names() == ["changes", "comes", "reborn", "stays"]
 
 
+async def test_a_streamed_cache_tells_of_the_first_list_page_by_page(tmp_path: Path) -> None:
+    objects = [config_map(name, number) for number, name in enumerate("abc", 1)]
+    asked: list[int] = []
+    async with scripted_api(tmp_path) as (api, client):
+        api.objects, api.version = objects, 10
+        cache = Cache(client, CONFIG_MAP, page=1, streamed=True)
+        cache.on_change(lambda old, new: asked.append(len(api.requests)))
+        await cache.start()
+        await cache.synced()
+        assert asked == [1, 2, 3]  # each before the next page was asked for
+        await cache.stop()
+
+
+async def test_a_streamed_list_that_expires_half_way_leaves_nothing_that_has_gone(
+    tmp_path: Path,
+) -> None:
+    async with scripted_api(tmp_path) as (api, client):
+        api.objects, api.version = [config_map("goes", 1), config_map("changes", 2)], 10
+        cache = Cache(client, CONFIG_MAP, page=1, streamed=True)
+        world = World(api, cache, [])
+
+        def lose(old: ConfigMap | None, new: ConfigMap | None) -> None:
+            if api.version == 10:
+                api.objects, api.version = [config_map("changes", 20), config_map("comes", 21)], 30
+                api.refusals = [answer(410, expired())]
+
+        cache.on_change(lose)
+        await cache.start()
+        await cache.synced()
+        assert world.heard == ["+goes@1", "-goes@1", "+changes@20", "+comes@21"]
+        assert cache.resource_version == "30"
+        await cache.stop()
+
+
 async def test_errors_are_outlived(tmp_path: Path) -> None:
     async with a_world(tmp_path, config_map("a", 1)) as world:
         world.api.objects.append(config_map("b", 20))

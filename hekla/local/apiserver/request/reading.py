@@ -6,7 +6,10 @@ import base64
 import json
 import re
 import string
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections import ChainMap
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from hekla.api.text.fieldrules import Errors
 from hekla.api.trees import Json
@@ -194,15 +197,10 @@ async def list_objects(store: Store, request: Request, route: Route) -> Response
         bool(limit and version) and not request.option("resourceVersionMatch")
     )
     if exact and (version < collection.version or version < store.compacted):
-        state = state_at(collection, version)
+        state = snapshot(collection, version, selection.namespace)
         if state is None:
             raise expired(OLD_LIST)
-        keys = [
-            key
-            for key in sorted(state)
-            if not selection.namespace or state[key].namespace == selection.namespace
-        ]
-        return await page(resource, selection, form, keys, state, version, limit)
+        return await page(resource, selection, form, state.keys, state.rows, version, limit)
     shown = version if exact else store.committed
     return await page(
         resource,
@@ -262,7 +260,7 @@ async def page(
     selection: Selection,
     form: Form,
     keys: Sequence[str],
-    rows: dict[str, Row],
+    rows: Mapping[str, Row],
     version: int,
     limit: int,
 ) -> Response:
@@ -289,34 +287,59 @@ async def page(
     return await listed(resource, form, found, metadata)
 
 
-def state_at(collection: Collection, version: int) -> dict[str, Row] | None:
-    """The collection at an earlier version, worked out from the history; None if the history does
-    not reach back."""
+class Snapshot(NamedTuple):
+    """A collection, or one namespace of it, as it was at some version."""
+
+    keys: list[str]
+    """In order."""
+    rows: Mapping[str, Row]
+    """At least those of the keys."""
+
+
+def snapshot(
+    collection: Collection, version: int, namespace: str = "", after: str = ""
+) -> Snapshot | None:
+    """The collection at an earlier version, from behind the key `after` on, worked out from the
+    history; None if the history does not reach back.
+
+    A long list asks for it once for five hundred objects, so this takes time for what has changed
+    since, hardly for what is there.
+    """
     if version < collection.store.compacted:
         return None
     events = collection.since(version)
     if events is None:
         return None
+    keys = collection.ordered(namespace)
+    if after:
+        keys = keys[bisect_right(keys, after) :]
     if not events:
-        return collection.rows
-    state = dict(collection.rows)
+        return Snapshot(keys, collection.rows)
+    before: dict[str, Row | None] = {}
+    """The changed objects as they were; None for those that did not exist."""
     for event in reversed(events):
-        if event.old is None:
-            state.pop(event.row.key, None)
-        else:
-            state[event.row.key] = event.old
-    return state
+        before[event.row.key] = event.old
+    prefix = f"{namespace}/" if namespace else ""
+    gone = {key for key, row in before.items() if row is None and key in collection.rows}
+    again = [
+        key
+        for key, row in before.items()
+        if row is not None and key not in collection.rows and key > after and key.startswith(prefix)
+    ]
+    if gone:
+        keys = [key for key in keys if key not in gone]
+    if again:
+        keys = sorted([*keys, *again])
+    known = {key: row for key, row in before.items() if row is not None}
+    return Snapshot(keys, ChainMap(known, collection.rows))
 
 
 async def continued(
     store: Store, resource: Resource, selection: Selection, form: Form, start: Page, limit: int
 ) -> Response:
     collection = resource.collection
-    state = state_at(collection, start.version) if start.version > 0 else collection.rows
-    if state is None or start.version > store.committed:
+    began = start.version if start.version > 0 else store.committed
+    state = snapshot(collection, began, selection.namespace, start.start)
+    if state is None or began > store.committed:
         raise expired(OLD_CONTINUE, Page(-1, start.start).token())
-    keys = collection.ordered() if state is collection.rows else sorted(state)
-    prefix = f"{selection.namespace}/" if selection.namespace else ""
-    left = [key for key in keys if key > start.start and key.startswith(prefix)]
-    version = start.version if start.version > 0 else store.committed
-    return await page(resource, selection, form, left, state, version, limit)
+    return await page(resource, selection, form, state.keys, state.rows, began, limit)
