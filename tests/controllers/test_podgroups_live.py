@@ -74,9 +74,8 @@ async def test_a_pod_that_asks_something_of_its_group_gets_it_at_once(cluster: C
     await cluster.client.create(core.POD.untyped, body("unasking"), "default")
     asking = body("asking", annotations={names.PREEMPTABLE: "true"})
     await cluster.client.create(core.POD.untyped, asking, "default")
-    group = await cluster.until(
-        lambda: cluster.groups.get(f"default/{group_named_by(cluster, 'asking')}")
-    )
+    name = await group_of(cluster, "asking")
+    group = await cluster.until(lambda: cluster.groups.get(f"default/{name}"))
     assert group.metadata.annotations == {names.PREEMPTABLE: "true"}
     assert group_named_by(cluster, "unasking") is None
 
