@@ -58,8 +58,10 @@ class Cost(NamedTuple):
     later_cpu: float
     """Seconds of the kube-apiserver's processors from the last bind until nothing was asked for two
     seconds: statuses, events and what else was put off."""
+    early: Counter[tuple[str, str]]
+    """(verb, resource) -> count, until the last bind."""
     requests: Counter[tuple[str, str]]
-    """(verb, resource) -> count, until then."""
+    """The same until nothing was asked for two seconds."""
 
 
 def measure(names: set[str]) -> Iterator[Figure]:
@@ -71,16 +73,19 @@ def measure(names: set[str]) -> Iterator[Figure]:
 def figures(cost: Cost) -> list[Figure]:
     """Processor time and requests a pod."""
     pods = max(cost.pods, 1)
-    listed = ", ".join(
-        f"{verb} {resource} {count / pods:.2f}"
-        for (verb, resource), count in cost.requests.most_common()
-        if count >= pods / 100
+    listed, early = (
+        ", ".join(
+            f"{verb} {resource} {count / pods:.2f}"
+            for (verb, resource), count in counted.most_common()
+            if count >= pods / 100
+        )
+        for counted in (cost.requests, cost.early)
     )
     cpu, requests = 1000 * cost.server_cpu / pods, sum(cost.requests.values()) / pods
     conditions = (
         f"{cost.pods / cost.seconds:,.0f} pods/s; afterwards {1000 * cost.later_cpu / pods:.1f} ms a pod; "
         f"Hekla's daemons {1000 * cost.own_cpu / pods:.1f} ms a pod; "
-        f"a pod: {listed}"
+        f"a pod until the last bind: {early}"
     )
     return [
         Figure(f"live.cpu.{cost.shape}", cpu, "ms/pod", conditions),
@@ -126,9 +131,12 @@ async def run(server: Reference, shape: str, jobs: int, tasks: int) -> Cost:
         spent = {name: now - cpu[name] for name, now in server.processes.cpu_seconds().items()}
         quick = spent.pop("kube-apiserver")
         spent.pop("etcd")
+        early = await requests(client) - counted
         since = await settled(client) - counted
         later = server.processes.cpu_seconds()["kube-apiserver"] - cpu["kube-apiserver"] - quick
-        return Cost(shape, pods.bound - before, seconds, quick, sum(spent.values()), later, since)
+        return Cost(
+            shape, pods.bound - before, seconds, quick, sum(spent.values()), later, early, since
+        )
 
 
 async def settled(client: Client) -> Counter[tuple[str, str]]:

@@ -2,9 +2,13 @@
 kube-apiserver and its etcd, in µs of processor time, as a table.
 
 On a cluster that people share, that server's work decides, not ours.  A client that costs next to
-nothing sends `COUNT` requests of one kind over HTTPS, with nothing else running; what the idle
-servers use is subtracted.  Kinds of requests take turns, and the medians of all rounds are printed:
-the server collects its garbage when it likes, so that one measurement says little.
+nothing sends blocks of `COUNT` requests of one kind over HTTPS, with nothing else running; what the
+idle servers use is subtracted.  The server collects its garbage when it likes, so one block says
+little: each round has a block of every kind, in another order each time, and the mean over all
+rounds is printed with its standard error.
+
+What a request meets besides itself (watchers, webhooks, policies) depends on the namespace it is
+sent to, so that all variants take turns on one server.
 """
 
 from __future__ import annotations
@@ -13,13 +17,14 @@ import argparse
 import asyncio
 import base64
 import json
+import random
 import socket
 import ssl
 import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,37 +33,47 @@ from benchmarks.end_to_end import job
 from benchmarks.kube_apiserver_jobs import address, group_of_one
 from benchmarks.raw_client import pod, request, running
 from benchmarks.reference import settle
+from hekla.admission import cluster_policies
 from hekla.api import batch, scheduling
+from hekla.api.names import NAMESPACE_NAME
 from hekla.local.apiserver.objects.encoding import fields, protobuf
 
 if TYPE_CHECKING:
     from tests.kubernetes.reference import Reference
 
-COUNT = 1000
-CONNECTIONS = 16
-ROUNDS = 3
-SETTLE = 1.0
-"""Seconds after a measurement, for what the server does behind its answers."""
+COUNT = 300
+CONNECTIONS = 8
+ROUNDS = 10
 IDLE = 5.0
 """Seconds for which the idle servers are watched."""
 IN_FORCE = 5.0
-"""Seconds until a policy is in force or gone."""
+"""Seconds until policies are in force."""
+SEED = 1
+
+WATCHED = {"watched-5": 5, "watched-20": 20}
+"""Namespace -> how many clients watch its pods and PodGroups."""
+MUTATED, VALIDATED, REVIEWED, GOVERNED = "mutated", "validated", "reviewed", "governed"
+"""Namespaces whose objects meet Hekla's mutating webhooks, its validating ones, both, or its
+policies in their place; others meet none."""
 
 JSON, PROTOBUF = "application/json", "application/vnd.kubernetes.protobuf"
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 APPLY = "application/apply-patch+yaml"
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 AS_BENCH = "?fieldManager=bench&force=true"
 
-PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
-GROUPS = scheduling.POD_GROUP.path(NAMESPACE)
-JOBS = batch.JOB.path(NAMESPACE)
-EVENTS = f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"
-LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
+PODS = "/api/v1/namespaces/{}/pods"
+GROUPS = f"/apis/{scheduling.POD_GROUP.api_version}/namespaces/{{}}/podgroups"
+JOBS = f"/apis/{batch.JOB.api_version}/namespaces/{{}}/jobs"
+EVENTS = "/apis/events.k8s.io/v1/namespaces/{}/events"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 
-Make = Callable[[str, int], bytes]
-"""(name, index) -> a request, or the body of one."""
+Body = Callable[[str, str, int], Any]
+"""(namespace, name, index) -> the body of a request: bytes, or what encodes to JSON."""
+Make = Callable[[str, str, int], bytes]
+"""The same -> a request."""
 Tree = dict[str, Any]
 
 
@@ -69,6 +84,9 @@ class Row(NamedTuple):
     objects: str
     """Rows of one letter are about the same objects, which the first of them creates."""
     make: Make
+    namespace: str = NAMESPACE
+    versioned: str = ""
+    """The path of a collection whose objects' versions `make` is given in the place of indices."""
 
 
 class Cost(NamedTuple):
@@ -82,31 +100,31 @@ class Cost(NamedTuple):
 # --- objects --------------------------------------------------------------------------------------
 
 
-def new_pod(name: str, _: int) -> Tree:
-    tree: Tree = json.loads(pod(NAMESPACE, name))
+def new_pod(namespace: str, name: str, _: int) -> Tree:
+    tree: Tree = json.loads(pod(namespace, name))
     return tree
 
 
-def binding(name: str, _: int) -> Tree:
+def binding(_: str, name: str, __: int) -> Tree:
     target = {"kind": "Node", "name": "node-0"}
     return {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
 
 
-def pod_status(name: str, index: int) -> Tree:
+def pod_status(_: str, name: str, index: int) -> Tree:
     status: Tree = json.loads(running(index))
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, **status}
 
 
-def next_pod_status(name: str, index: int) -> Tree:
+def next_pod_status(namespace: str, name: str, index: int) -> Tree:
     """Another one than `pod_status` has written."""
-    return pod_status(name, index + 1)
+    return pod_status(namespace, name, index + 1)
 
 
-def group(name: str, _: int) -> Tree:
+def group(_: str, name: str, __: int) -> Tree:
     return group_of_one(name)
 
 
-def group_status(name: str, index: int) -> Tree:
+def group_status(_: str, name: str, index: int) -> Tree:
     """As the scheduler writes it when a group is let in."""
     condition = {
         "type": "Scheduled",
@@ -120,53 +138,72 @@ def group_status(name: str, index: int) -> Tree:
     return {**kind, "metadata": {"name": name}, "status": status}
 
 
-def event(name: str, _: int) -> Tree:
+def event(namespace: str, name: str, _: int) -> Tree:
     return {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
-        "metadata": {"name": name, "namespace": NAMESPACE},
+        "metadata": {"name": name, "namespace": namespace},
         "eventTime": "2026-01-01T00:00:00.000000Z",
         "reportingController": "volcano",
         "reportingInstance": "volcano-0",
         "action": "Binding",
         "reason": "Scheduled",
         "type": "Normal",
-        "note": f"Successfully assigned {NAMESPACE}/{name} to node-0",
-        "regarding": {"kind": "Pod", "namespace": NAMESPACE, "name": name, "apiVersion": "v1"},
+        "note": f"Successfully assigned {namespace}/{name} to node-0",
+        "regarding": {"kind": "Pod", "namespace": namespace, "name": name, "apiVersion": "v1"},
     }
 
 
-def lease(name: str, index: int) -> Tree:
+def lease(namespace: str, name: str, index: int) -> Tree:
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
-        "metadata": {"name": name, "namespace": NAMESPACE},
+        "metadata": {"name": name, "namespace": namespace},
         "spec": {"holderIdentity": f"holder-{index}", "leaseDurationSeconds": 40},
     }
 
 
-def one_pod_job(name: str, _: int) -> Tree:
-    return {**job(name, 1, 1), "metadata": {"name": name, "namespace": NAMESPACE}}
+def one_pod_job(namespace: str, name: str, _: int) -> Tree:
+    return {**job(name, 1, 1), "metadata": {"name": name, "namespace": namespace}}
+
+
+def job_status(namespace: str, name: str, index: int) -> Tree:
+    """A job that runs, as the controllers write it."""
+    at = "2026-01-01T00:00:00Z"
+    conditions = [{"status": phase, "lastTransitionTime": at} for phase in ("Pending", "Running")]
+    status = {
+        "state": {"phase": "Running", "lastTransitionTime": at},
+        "minAvailable": 1,
+        "running": 1,
+        "version": 1,
+        "runningDuration": f"{index}s",
+        "taskStatusCount": {"work": {"phase": {"Running": 1}}},
+        "controlledResources": {},
+        "conditions": conditions,
+    }
+    return {**one_pod_job(namespace, name, index), "status": status}
+
+
+def job_update(namespace: str, name: str, version: int) -> Tree:
+    """The same for a PUT, which has to name the version that it replaces."""
+    metadata = {"name": name, "namespace": namespace, "resourceVersion": str(version)}
+    return {**job_status(namespace, name, 0), "metadata": metadata}
 
 
 # --- requests -------------------------------------------------------------------------------------
 
 
 def send(
-    method: str,
-    path: str,
-    body: Callable[[str, int], Any],
-    content: str = JSON,
-    suffix: str = "",
-    accept: str = "",
+    method: str, path: str, body: Body, content: str = JSON, suffix: str = "", accept: str = ""
 ) -> Make:
     """Requests with a body.  Their path ends with the object's name and the suffix, but for creates
     in a collection."""
 
-    def make(name: str, index: int) -> bytes:
-        given = body(name, index)
+    def make(namespace: str, name: str, index: int) -> bytes:
+        given = body(namespace, name, index)
         raw = given if isinstance(given, bytes) else json.dumps(given).encode()
-        place = path if method == "POST" and not suffix else f"{path}/{name}{suffix}"
+        place = path.format(namespace)
+        place = place if method == "POST" and not suffix else f"{place}/{name}{suffix}"
         text = request(method, place, raw, content)
         return text.replace(b"\r\n", f"\r\nAccept: {accept}\r\n".encode(), 1) if accept else text
 
@@ -174,17 +211,18 @@ def send(
 
 
 def get(path: str, accept: str) -> Make:
-    def make(name: str, _: int) -> bytes:
-        return f"GET {path}/{name} HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\n\r\n".encode()
+    def make(namespace: str, name: str, _: int) -> bytes:
+        place = f"{path.format(namespace)}/{name}"
+        return f"GET {place} HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\n\r\n".encode()
 
     return make
 
 
-def encoded(body: Callable[[str, int], Tree]) -> Make:
+def encoded(body: Body) -> Body:
     """The same objects in protobuf."""
 
-    def make(name: str, index: int) -> bytes:
-        tree = body(name, index)
+    def make(namespace: str, name: str, index: int) -> bytes:
+        tree = body(namespace, name, index)
         api_version, kind = tree.pop("apiVersion"), tree.pop("kind")
         described = fields.root(*api_version.rpartition("/")[::2], kind)
         assert described is not None
@@ -193,15 +231,15 @@ def encoded(body: Callable[[str, int], Tree]) -> Make:
     return make
 
 
-def status_alone(body: Callable[[str, int], Tree]) -> Callable[[str, int], Tree]:
-    return lambda name, index: {"status": body(name, index)["status"]}
+def status_alone(body: Body) -> Body:
+    return lambda namespace, name, index: {"status": body(namespace, name, index)["status"]}
 
 
-def status_operations(body: Callable[[str, int], Tree]) -> Callable[[str, int], list[Tree]]:
+def status_operations(body: Body) -> Body:
     """The same as a JSON patch, a field of the status each."""
 
-    def make(name: str, index: int) -> list[Tree]:
-        status = body(name, index)["status"]
+    def make(namespace: str, name: str, index: int) -> list[Tree]:
+        status = body(namespace, name, index)["status"]
         return [
             {"op": "add", "path": f"/status/{field}", "value": value}
             for field, value in status.items()
@@ -210,13 +248,21 @@ def status_operations(body: Callable[[str, int], Tree]) -> Callable[[str, int], 
     return make
 
 
-def whole_status(name: str, index: int) -> list[Tree]:
-    """A JSON patch that adds the whole status of a PodGroup."""
-    return [{"op": "add", "path": "/status", "value": group_status(name, index)["status"]}]
+def whole_status(body: Body) -> Body:
+    """A JSON patch that adds the whole status."""
+
+    def make(namespace: str, name: str, index: int) -> list[Tree]:
+        return [{"op": "add", "path": "/status", "value": body(namespace, name, index)["status"]}]
+
+    return make
 
 
+NEW_POD, NEW_GROUP, NEW_JOB = (
+    send("POST", path, body)
+    for path, body in ((PODS, new_pod), (GROUPS, group), (JOBS, one_pod_job))
+)
 ROWS = (
-    Row("pod: create, JSON", "a", send("POST", PODS, new_pod)),
+    Row("pod: create, JSON", "a", NEW_POD),
     Row("pod: create, JSON, answered in protobuf", "b", send("POST", PODS, new_pod, accept=PROTOBUF)),
     Row("pod: create, protobuf", "c", send("POST", PODS, encoded(new_pod), PROTOBUF)),
     Row("pod: bind, JSON", "a", send("POST", PODS, binding, JSON, "/binding")),
@@ -229,48 +275,30 @@ ROWS = (
     Row("pod: status again, apply", "c", send("PATCH", PODS, next_pod_status, APPLY, f"/status{AS_BENCH}")),
     Row("pod: get, JSON", "a", get(PODS, JSON)),
     Row("pod: get, protobuf", "a", get(PODS, PROTOBUF)),
-    Row("PodGroup: create", "g", send("POST", GROUPS, group)),
-    Row("PodGroup: create, the second time", "h", send("POST", GROUPS, group)),
-    Row("PodGroup: create, the third time", "i", send("POST", GROUPS, group)),
+    Row("PodGroup: create", "g", NEW_GROUP),
     Row("PodGroup: status, merge patch", "g", send("PATCH", GROUPS, status_alone(group_status), MERGE)),
-    Row("PodGroup: status, JSON patch", "h", send("PATCH", GROUPS, whole_status, JSON_PATCH)),
+    Row("PodGroup: status, JSON patch", "h", send("PATCH", GROUPS, whole_status(group_status), JSON_PATCH)),
     Row("PodGroup: status, apply", "i", send("PATCH", GROUPS, group_status, APPLY, AS_BENCH)),
     Row("PodGroup: get", "g", get(GROUPS, JSON)),
-    Row("Job: create", "j", send("POST", JOBS, one_pod_job)),
+    Row("Job: create", "j", NEW_JOB),
+    Row("Job: status, PUT", "j", send("PUT", JOBS, job_update, JSON, "/status"), versioned=JOBS),
+    Row("Job: status, merge patch", "k", send("PATCH", JOBS, status_alone(job_status), MERGE, "/status")),
+    Row("Job: status, JSON patch", "n", send("PATCH", JOBS, whole_status(job_status), JSON_PATCH, "/status")),
     Row("event: create, JSON", "e", send("POST", EVENTS, event)),
     Row("event: create, protobuf", "f", send("POST", EVENTS, encoded(event), PROTOBUF)),
     Row("lease: create, JSON", "l", send("POST", LEASES, lease)),
     Row("lease: create, protobuf", "m", send("POST", LEASES, encoded(lease), PROTOBUF)),
+    *(Row(f"pod: create, {count} watchers", "w", NEW_POD, space) for space, count in WATCHED.items()),
+    *(Row(f"PodGroup: create, {count} watchers", "x", NEW_GROUP, space) for space, count in WATCHED.items()),
+    Row("PodGroup: create, with its webhooks of Hekla", "u", NEW_GROUP, REVIEWED),
+    Row("PodGroup: create, with its policies of Hekla", "u", NEW_GROUP, GOVERNED),
+    Row("Job: create, with its mutating webhook of Hekla", "v", NEW_JOB, MUTATED),
+    Row("Job: create, with its validating webhook of Hekla", "v", NEW_JOB, VALIDATED),
+    Row("Job: create, with both webhooks of Hekla", "v", NEW_JOB, REVIEWED),
+    Row("Job: create, with its policies of Hekla", "v", NEW_JOB, GOVERNED),
 )  # fmt: skip
-WATCHED = (
-    Row("pod: create", "w", send("POST", PODS, new_pod)),
-    Row("PodGroup: create", "x", send("POST", GROUPS, group)),
-)
-WATCHERS = (0, 5, 20)
-REVIEWED = (
-    Row("PodGroup: create", "u", send("POST", GROUPS, group)),
-    Row("Job: create", "v", send("POST", JOBS, one_pod_job)),
-)
-POLICY = {
-    "matchConstraints": {
-        "resourceRules": [
-            {
-                "apiGroups": [scheduling.POD_GROUP.group],
-                "apiVersions": [scheduling.POD_GROUP.version],
-                "operations": ["CREATE"],
-                "resources": [scheduling.POD_GROUP.plural],
-            }
-        ]
-    },
-    "validations": [
-        {"expression": "!has(object.spec.minMember) || object.spec.minMember >= 0"},
-        {"expression": "!has(object.spec.queue) || object.spec.queue != ''"},
-    ],
-}
-POLICIES = {
-    "ValidatingAdmissionPolicy": POLICY,
-    "ValidatingAdmissionPolicyBinding": {"policyName": "bench", "validationActions": ["Deny"]},
-}
+PREPARED = {"h": NEW_GROUP, "i": NEW_GROUP, "k": NEW_JOB, "n": NEW_JOB}
+"""What makes the objects of a letter whose first row does not."""
 
 
 # --- measuring ------------------------------------------------------------------------------------
@@ -279,11 +307,12 @@ POLICIES = {
 class Bench:
     """Sends requests, and reads what the servers used for them."""
 
-    def __init__(self, server: Reference) -> None:
+    def __init__(self, server: Reference, raw: Raw) -> None:
         self.server = server
+        self.raw = raw
         self.idle = (0.0, 0.0)
         """Seconds of processor time a second, of kube-apiserver and of etcd."""
-        self.costs: dict[str, list[Cost]] = {}
+        self.costs: dict[str, list[Cost]] = {row.title: [] for row in ROWS}
 
     def rest(self) -> None:
         """Learn what the idle servers use."""
@@ -292,96 +321,96 @@ class Bench:
         after = self._used()
         self.idle = ((after[0] - before[0]) / IDLE, (after[1] - before[1]) / IDLE)
 
-    def measure(self, row: Row, round: int, title: str = "", objects: str = "") -> None:
-        """`COUNT` requests of a row.  All names have the same length."""
-        prefix = f"{objects or row.objects}{round}"
+    def round(self, number: int, shuffled: random.Random) -> None:
+        """A block of each row.  Rows about the same objects stay in their order."""
+        objects = [(row.objects, row.namespace) for row in ROWS]
+        first = {key: objects.index(key) for key in objects}
+        place = {key: shuffled.random() for key in first}
+        for row in sorted(ROWS, key=lambda row: place[row.objects, row.namespace]):
+            key = row.objects, row.namespace
+            if ROWS[first[key]] is row and row.objects in PREPARED:
+                self.send(row._replace(make=PREPARED[row.objects]), number)
+            self.costs[row.title].append(self.send(row, number))
+
+    def send(self, row: Row, number: int) -> Cost:
+        """One block.  All names have the same length.  Raises RuntimeError if one was refused."""
+        prefix = f"{row.objects}{number:02d}"
+        numbers = {f"{prefix}-{index:05d}": index for index in range(COUNT)}
+        if row.versioned:
+            numbers = self._versions(row.versioned.format(row.namespace), numbers)
         work = [
-            base64.b64encode(row.make(f"{prefix}-{index:05d}", index)).decode()
-            for index in range(COUNT)
+            base64.b64encode(row.make(row.namespace, name, number)).decode()
+            for name, number in numbers.items()
         ]
         where = {**address(self.server), "connections": CONNECTIONS}
-        with Raw() as raw:
-            before, began = self._used(), time.perf_counter()
-            speed = raw.ask(what="given", requests=work, **where)["speed"]
-            time.sleep(SETTLE)
-            after, seconds = self._used(), time.perf_counter() - began
+        before, began = self._used(), time.perf_counter()
+        try:
+            speed = self.raw.ask(what="given", requests=work, **where)["speed"]
+        except RuntimeError as error:
+            raise RuntimeError(f"{row.title}: {error}") from error
+        after, seconds = self._used(), time.perf_counter() - began
         server, etcd = (
             1e6 * (after[i] - before[i] - self.idle[i] * seconds) / COUNT for i in range(2)
         )
-        self.costs.setdefault(title or row.title, []).append(Cost(server, etcd, speed))
+        return Cost(server, etcd, speed)
+
+    def _versions(self, path: str, names: Iterable[str]) -> dict[str, int]:
+        found = {
+            tree["metadata"]["name"]: int(tree["metadata"]["resourceVersion"])
+            for tree in json.loads(self.server.get(path)[1])["items"]
+        }
+        return {name: found[name] for name in names}
 
     def _used(self) -> tuple[float, float]:
         now = self.server.processes.cpu_seconds()
         return now["kube-apiserver"], now["etcd"]
 
     def table(self) -> Iterator[str]:
-        """A row a kind of request: medians, and the lowest and highest of the server's."""
-        yield "| request | kube-apiserver, µs | lowest to highest | etcd, µs | a second |"
+        """A row a kind of request."""
+        yield "| request | kube-apiserver, µs | standard error | etcd, µs | a second |"
         yield "|---|---|---|---|---|"
         for title, costs in self.costs.items():
-            server, etcd, speed = (statistics.median(column) for column in zip(*costs, strict=True))
-            low, high = min(costs).server, max(costs).server
-            yield f"| {title} | {server:,.0f} | {low:,.0f} to {high:,.0f} | {etcd:,.0f} | {speed:,.0f} |"
+            if len(costs) > 1:
+                server, etcd, speed = (
+                    statistics.fmean(column) for column in zip(*costs, strict=True)
+                )
+                error = statistics.stdev(cost.server for cost in costs) / len(costs) ** 0.5
+                yield f"| {title} | {server:,.0f} | {error:,.0f} | {etcd:,.0f} | {speed:,.0f} |"
 
 
-def measure_all(bench: Bench, rounds: int) -> None:
-    """All rows, round by round; then with watchers, with a policy, and with our webhooks."""
-    server = bench.server
-    for row in (ROWS[0], ROWS[13]):
-        bench.measure(row, 0, "warm", f"warm{row.objects}")
-    del bench.costs["warm"]
-    bench.rest()
-    for round in range(rounds):
-        for row in ROWS:
-            bench.measure(row, round)
-    for round in range(rounds):
-        for row in WATCHED:
-            for count in WATCHERS:
-                path = PODS if row.objects == "w" else GROUPS
-                with watchers(server, path, count):
-                    title = f"{row.title}, {count} watchers"
-                    bench.measure(row, round, title, f"{row.objects}{count:02d}")
-    for round in range(rounds):
-        set_policy(server, there=True)
-        bench.measure(REVIEWED[0], round, "PodGroup: create, a policy of two expressions", "p")
-        set_policy(server, there=False)
-        bench.measure(REVIEWED[0], round, "PodGroup: create, without", "q")
-    add_queue(server)
-    server.add_webhooks()
-    for round in range(rounds):
-        for row in REVIEWED:
-            bench.measure(row, round, f"{row.title}, with its webhooks of Hekla")
-
-
-def set_policy(server: Reference, *, there: bool) -> None:
-    """Put a policy and its binding in force, or remove them."""
-    for kind, spec in POLICIES.items():
-        plural = "validatingadmissionpolicies" if kind.endswith("Policy") else f"{kind.lower()}s"
-        api_version = "admissionregistration.k8s.io/v1"
-        path = f"/apis/{api_version}/{plural}"
-        if there:
-            ask(
-                server,
-                "POST",
-                path,
-                {
-                    "apiVersion": api_version,
-                    "kind": kind,
-                    "metadata": {"name": "bench"},
-                    "spec": spec,
-                },
-            )
-        else:
-            ask(server, "DELETE", f"{path}/bench")
-    time.sleep(IN_FORCE)
-
-
-def add_queue(server: Reference) -> None:
-    """The queue of the jobs, open as the controllers would have it."""
+def prepare(server: Reference) -> None:
+    """The namespaces, and what is in force in each; a queue, open as the controllers would have it."""
+    for namespace in (*WATCHED, MUTATED, VALIDATED, REVIEWED, GOVERNED):
+        ask(server, "POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+        account = {"metadata": {"name": "default"}}  # which the controllers would make
+        ask(server, "POST", f"/api/v1/namespaces/{namespace}/serviceaccounts", account)
     path = scheduling.QUEUE.path()
     kind = {"apiVersion": scheduling.QUEUE.api_version, "kind": "Queue"}
     ask(server, "POST", path, {**kind, "metadata": {"name": "default"}, "spec": {"weight": 1}})
     ask(server, "PATCH", f"{path}/default/status", {"status": {"state": "Open"}})
+    server.add_webhooks()
+    for kind_of_hook, namespaces in (
+        ("mutating", [MUTATED, REVIEWED]),
+        ("validating", [VALIDATED, REVIEWED]),
+    ):
+        path = f"{ADMISSION}/{kind_of_hook}webhookconfigurations"
+        for found in json.loads(server.get(path)[1])["items"]:
+            hooks = [
+                {**hook, "namespaceSelector": within(*namespaces)} for hook in found["webhooks"]
+            ]
+            ask(server, "PATCH", f"{path}/{found['metadata']['name']}", {"webhooks": hooks})
+    for tree in cluster_policies.objects():
+        if tree["kind"].endswith("Binding"):
+            tree["spec"]["matchResources"] = {"namespaceSelector": within(GOVERNED)}
+        plural = f"{tree['kind'].lower()}s".replace("policys", "policies")
+        ask(server, "POST", f"{ADMISSION}/{plural}", tree)
+    time.sleep(IN_FORCE)
+
+
+def within(*namespaces: str) -> Tree:
+    """A selector of namespaces by their names."""
+    expression = {"key": NAMESPACE_NAME, "operator": "In", "values": list(namespaces)}
+    return {"matchExpressions": [expression]}
 
 
 def ask(server: Reference, method: str, path: str, body: Tree | None = None) -> None:
@@ -394,20 +423,19 @@ def ask(server: Reference, method: str, path: str, body: Tree | None = None) -> 
 
 
 @contextmanager
-def watchers(server: Reference, path: str, count: int) -> Iterator[None]:
-    """As many watches of a collection, whose events are read and dropped."""
+def watching(server: Reference) -> Iterator[None]:
+    """The watches of the namespaces that have some; their events are read and dropped."""
     tls = ssl.create_default_context(cafile=str(server.pki / "ca.crt"))
     tls.load_cert_chain(server.pki / "admin.crt", server.pki / "admin.key")
-    _, body = server.request("GET", f"{path}?limit=1")
-    version = json.loads(body)["metadata"]["resourceVersion"]
-    head = f"GET {path}?watch=1&resourceVersion={version} HTTP/1.1\r\nHost: localhost\r\n\r\n"
     connections = []
-    for _ in range(count):
-        plain = socket.create_connection(("127.0.0.1", server.port))
-        connections.append(tls.wrap_socket(plain, server_hostname="localhost"))
-        connections[-1].sendall(head.encode())
-        threading.Thread(target=drain, args=(connections[-1],), daemon=True).start()
-    time.sleep(SETTLE)
+    for namespace, count in WATCHED.items():
+        for path in (PODS.format(namespace), GROUPS.format(namespace)):
+            head = f"GET {path}?watch=1 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            for _ in range(count):
+                plain = socket.create_connection(("127.0.0.1", server.port))
+                connections.append(tls.wrap_socket(plain, server_hostname="localhost"))
+                connections[-1].sendall(head.encode())
+                threading.Thread(target=drain, args=(connections[-1],), daemon=True).start()
     try:
         yield
     finally:
@@ -440,11 +468,18 @@ def main() -> int:
             asyncio.run(settle(server.kubeconfig))
             install_kinds(server)
             server.processes.end("kube-controller-manager")
-            bench = Bench(server)
-            try:
-                measure_all(bench, options.rounds)
-            finally:
-                print("\n".join(bench.table()))
+            prepare(server)
+            with watching(server), Raw() as raw:
+                bench = Bench(server, raw)
+                for row in (ROWS[0], ROWS[13]):
+                    bench.send(row, 99)
+                bench.rest()
+                shuffled = random.Random(SEED)
+                try:
+                    for number in range(options.rounds):
+                        bench.round(number, shuffled)
+                finally:
+                    print("\n".join(bench.table()))
     except (CannotBuild, NotStarted) as error:
         print(f"nothing measured: {error}", file=sys.stderr)
         return 1
