@@ -3,9 +3,10 @@ kube-apiserver and its etcd, in µs of processor time, as a table.
 
 On a cluster that people share, that server's work decides, not ours.  A client that costs next to
 nothing sends blocks of `COUNT` requests of one kind over HTTPS, with nothing else running; what the
-idle servers use is subtracted.  The server collects its garbage when it likes, so one block says
-little: each round has a block of every kind, in another order each time, and the mean over all
-rounds is printed with its standard error.
+idle servers use is subtracted.  Each round has a block of every kind, in another order each time.
+The server's collection of garbage takes as much as hundreds of requests, whenever it likes: here it
+waits until `MEMORY` is full, a block that it fell into does not count, and what a request allocates
+is printed beside its time.  On a server as it usually runs a quarter more comes on top.
 
 What a request meets besides itself (watchers, webhooks, policies) depends on the namespace it is
 sent to, so that all variants take turns on one server.
@@ -17,6 +18,7 @@ import argparse
 import asyncio
 import base64
 import json
+import os
 import random
 import socket
 import ssl
@@ -49,6 +51,8 @@ IDLE = 5.0
 IN_FORCE = 5.0
 """Seconds until policies are in force."""
 SEED = 1
+MEMORY = "8GiB"
+COLLECTED, ALLOCATED = "go_gc_duration_seconds_count", "go_memstats_alloc_bytes_total"
 
 WATCHED = {"watched-5": 5, "watched-20": 20}
 """Namespace -> how many clients watch its pods and PodGroups."""
@@ -90,10 +94,12 @@ class Row(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Of one request: µs of the servers' processors; and requests a second."""
+    """Of one request: µs of the servers' processors, bytes that kube-apiserver allocates; and
+    requests a second."""
 
     server: float
     etcd: float
+    allocated: float
     speed: float
 
 
@@ -330,10 +336,13 @@ class Bench:
             key = row.objects, row.namespace
             if ROWS[first[key]] is row and row.objects in PREPARED:
                 self.send(row._replace(make=PREPARED[row.objects]), number)
-            self.costs[row.title].append(self.send(row, number))
+            cost = self.send(row, number)
+            if cost is not None:
+                self.costs[row.title].append(cost)
 
-    def send(self, row: Row, number: int) -> Cost:
-        """One block.  All names have the same length.  Raises RuntimeError if one was refused."""
+    def send(self, row: Row, number: int) -> Cost | None:
+        """One block; gives nothing where garbage was collected meanwhile.  All names have the same
+        length.  Raises RuntimeError if a request was refused."""
         prefix = f"{row.objects}{number:02d}"
         numbers = {f"{prefix}-{index:05d}": index for index in range(COUNT)}
         if row.versioned:
@@ -343,7 +352,7 @@ class Bench:
             for name, number in numbers.items()
         ]
         where = {**address(self.server), "connections": CONNECTIONS}
-        before, began = self._used(), time.perf_counter()
+        before, heap, began = self._used(), self._heap(), time.perf_counter()
         try:
             speed = self.raw.ask(what="given", requests=work, **where)["speed"]
         except RuntimeError as error:
@@ -352,7 +361,8 @@ class Bench:
         server, etcd = (
             1e6 * (after[i] - before[i] - self.idle[i] * seconds) / COUNT for i in range(2)
         )
-        return Cost(server, etcd, speed)
+        collections, allocated = (now - then for now, then in zip(self._heap(), heap, strict=True))
+        return None if collections else Cost(server, etcd, allocated / COUNT, speed)
 
     def _versions(self, path: str, names: Iterable[str]) -> dict[str, int]:
         found = {
@@ -365,17 +375,28 @@ class Bench:
         now = self.server.processes.cpu_seconds()
         return now["kube-apiserver"], now["etcd"]
 
+    def _heap(self) -> tuple[float, float]:
+        """How often garbage was collected, and how many bytes were allocated."""
+        text = self.server.get("/metrics")[1].decode()
+        found = dict(
+            line.split() for line in text.splitlines() if line.startswith((COLLECTED, ALLOCATED))
+        )
+        return float(found[COLLECTED]), float(found[ALLOCATED])
+
     def table(self) -> Iterator[str]:
         """A row a kind of request."""
-        yield "| request | kube-apiserver, µs | standard error | etcd, µs | a second |"
-        yield "|---|---|---|---|---|"
+        yield "| request | kube-apiserver, µs | standard error | allocated, kB | etcd, µs | a second |"
+        yield "|---|---|---|---|---|---|"
         for title, costs in self.costs.items():
             if len(costs) > 1:
-                server, etcd, speed = (
+                server, etcd, allocated, speed = (
                     statistics.fmean(column) for column in zip(*costs, strict=True)
                 )
                 error = statistics.stdev(cost.server for cost in costs) / len(costs) ** 0.5
-                yield f"| {title} | {server:,.0f} | {error:,.0f} | {etcd:,.0f} | {speed:,.0f} |"
+                yield (
+                    f"| {title} | {server:,.0f} | {error:,.0f} | {allocated / 1000:,.0f} "
+                    f"| {etcd:,.0f} | {speed:,.0f} |"
+                )
 
 
 def prepare(server: Reference) -> None:
@@ -463,6 +484,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="default: %(default)s")
     options = parser.parse_args()
+    os.environ |= {"GOGC": "off", "GOMEMLIMIT": MEMORY}
     try:
         with reference(durable=True) as server:
             asyncio.run(settle(server.kubeconfig))

@@ -146,7 +146,8 @@ def _report_job(session: Session, job: Job) -> None:
             session.event(job, "Warning", UNSCHEDULABLE, message)
     elif wrote and job.phase not in _WAITING:
         job.last_event = ""
-        session.event(job, "Normal", "Scheduled", "pod group is ready")
+        if len(job.tasks) > 1:  # The event of a single pod says the same.
+            session.event(job, "Normal", "Scheduled", "pod group is ready")
     for task in promised.values():
         node = session.state.nodes.names[task.row]
         session.decisions.pipelined.append(Pipelined(task.key, task.uid, node, job.key))

@@ -79,6 +79,33 @@ async def test_a_job_is_written_once_a_phase(scene: Scene) -> None:
     assert [condition.status for condition in job.status.conditions] == ["Pending", "Running"]
 
 
+async def test_in_a_flood_a_job_that_runs_already_is_written_once(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status_updater, "FLOOD", 2)
+    monkeypatch.setattr(status_updater, "FLOOD_INTERVAL", 3.0)
+    names = [f"flood-{n}" for n in range(4)]
+    for name in names:
+        await scene.cluster.job(name, a_task("a"))
+    for name in names:
+        job = await scene.cluster.phase(name, "Running")
+        assert [condition.status for condition in job.status.conditions] == ["Pending", "Running"]
+    assert [scene.written[name] for name in names[1:3]] == [[("Running", 0, 1)]] * 2
+
+
+async def test_what_waits_in_a_flood_is_written_once_the_server_is_quiet(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status_updater, "FLOOD", 1)
+    monkeypatch.setattr(status_updater, "FLOOD_INTERVAL", 600.0)
+    for name in ("soon-0", "soon-1"):
+        await scene.cluster.job(name, a_task("a"))
+    await scene.cluster.until(lambda: scene.held_back("soon-1") == "Running")
+    assert "soon-1" not in scene.written
+    scene.controller.statuses._client.debounce = AdaptiveDebounce()
+    await scene.cluster.phase("soon-1", "Running")
+
+
 async def test_a_phase_that_waits_to_be_written_comes_before_what_follows_from_it(
     scene: Scene,
 ) -> None:

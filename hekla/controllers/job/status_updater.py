@@ -4,7 +4,8 @@ A status is written when it says something new.  Where only its counts differ, o
 its first steps (Pending, Running), the write is put off for a while, longer where the server is
 busy, so that one write carries what would have been three; once it is due, the job is reconciled
 again and what its status is by then is written.  While the server is busy, few of these late
-writes are in flight at a time: pods' creation goes first (decision 0202).
+writes are in flight at a time: pods' creation goes first.  In a flood of jobs, those that run
+before it has been written that they are Pending are written once, as Running (decision 0202).
 """
 
 from __future__ import annotations
@@ -36,6 +37,12 @@ could have read that they were pending.
 LONGEST_INTERVAL = 2.0
 """The same where the server is busy, and then for a job's first steps too: that it is Pending, that
 it is Running (decision 0202)."""
+FLOOD = 32
+"""So many jobs whose first steps wait to be written are a flood."""
+FLOOD_INTERVAL = 10.0
+"""Seconds for which first steps wait in a flood."""
+LOOK_INTERVAL = 1.0
+"""Seconds after which a waiting write is looked at again: the server may be quiet by then."""
 LONGEST_TURN = 5.0
 """Seconds that the reconcile of a job may hold its place among the late writes."""
 _FIRST_STEPS = {("", states.PENDING), ("", states.RUNNING), (states.PENDING, states.RUNNING)}
@@ -78,6 +85,8 @@ class StatusUpdater:
         self._jobs = jobs
         self._queue = queue
         self._records: dict[str, StatusRecord] = {}
+        self._first_steps: set[str] = set()
+        """Keys of the jobs whose first steps wait to be written."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._late_writes = StatusWriter(self._launch)
         self._delays = queue.delays_for(self._fall_due)
@@ -93,6 +102,7 @@ class StatusUpdater:
     def forget(self, key: str) -> None:
         """The job is gone, or has finished and everything is written."""
         record = self._records.pop(key, None)
+        self._first_steps.discard(key)
         if record is not None and record.turn is not None:
             record.turn.set()
 
@@ -171,7 +181,8 @@ class StatusUpdater:
         record.answered = (
             None if shown is not None and _version(shown) >= _version(fresh) else fresh
         )
-        record.written_at, record.late_since, record.first_step = time.monotonic(), 0.0, None
+        record.written_at, record.late_since = time.monotonic(), 0.0
+        self._set_first_step(key, record, None)
         if fresh.status.state.phase != job.status.state.phase:
             metrics.count_phase(fresh, key, fresh.status.state.phase)
         return fresh
@@ -184,7 +195,8 @@ class StatusUpdater:
         Gives 0.0 where the job is to be reconciled again because of the phase that it has come to.
         """
         if wanted == job.status:
-            record.late_since, record.first_step = 0.0, None
+            record.late_since = 0.0
+            self._set_first_step(key_of(job), record, None)
             return None
         before, after = job.status.state.phase, wanted.state.phase
         moved = after != before
@@ -199,10 +211,10 @@ class StatusUpdater:
             and self._put_off(job, record, wanted, moved)
         ):
             return None
-        if not before and after == states.RUNNING:
+        if not before and after == states.RUNNING and not self._flooded:
             # Who waits for each phase in turn is to see each.
             job = await self.write(job, record, first_phase(wanted))
-            record.first_step = wanted  # made up for, should the next write fail
+            self._set_first_step(key_of(job), record, wanted)  # should the next write fail
         await self.write(job, record, wanted)
         return 0.0 if moved and not _nothing_follows(before, wanted) else None
 
@@ -214,17 +226,26 @@ class StatusUpdater:
         record.late_since = record.late_since or now
         since = record.late_since if moved else max(record.written_at, record.late_since)
         debounce = self._client.debounce
-        wait = since + debounce.delay(0.0 if moved else STATUS_INTERVAL, LONGEST_INTERVAL) - now
+        longest = FLOOD_INTERVAL if moved and self._flooded else LONGEST_INTERVAL
+        wait = since + debounce.delay(0.0 if moved else STATUS_INTERVAL, longest) - now
         if wait <= 0 and (record.turn is not None or not debounce.busy):
             return False
         key = key_of(job)
-        record.first_step = wanted if moved else None
+        self._set_first_step(key, record, wanted if moved else None)
         if wait > 0:
             record.due_at = now + wait
-            self._delays.after(key, wait)
+            self._delays.after(key, min(wait, LOOK_INTERVAL))
         else:
             self._late_writes.put(key, partial(self._begin_turn, key, record))
         return True
+
+    @property
+    def _flooded(self) -> bool:
+        return len(self._first_steps) >= FLOOD
+
+    def _set_first_step(self, key: str, record: StatusRecord, step: batch.JobStatus | None) -> None:
+        record.first_step = step
+        (self._first_steps.discard if step is None else self._first_steps.add)(key)
 
     def _fall_due(self, key: str) -> None:
         """Have a job reconciled whose status may be late no longer: in its turn, while the server
@@ -233,9 +254,10 @@ class StatusUpdater:
         if record is None or not record.late_since:
             return  # written meanwhile
         left = record.due_at - time.monotonic()
-        if left > ROUNDING:
-            self._delays.after(key, left)
-        elif record.turn is None and self._client.debounce.busy:
+        busy = self._client.debounce.busy
+        if left > ROUNDING and (busy or record.first_step is None):
+            self._delays.after(key, min(left, LOOK_INTERVAL))
+        elif record.turn is None and busy:
             self._late_writes.put(key, partial(self._begin_turn, key, record))
         else:
             self._queue.add(key)
