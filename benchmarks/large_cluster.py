@@ -31,7 +31,6 @@ from hekla.kube.client import Client
 from hekla.kube.connection import config
 from hekla.kube.errors import ApiError
 from hekla.kube.http.client import TransportError
-from hekla.local.apiserver.storage.journal import Journal
 from hekla.local.apiserver.storage.rows import Row, decode
 from hekla.local.apiserver.storage.store import Collection, Store
 from hekla.local.cluster.cluster import Cluster
@@ -106,7 +105,7 @@ async def fill(
     copied: Callable[[bytes, int], dict[str, Any]],
 ) -> None:
     """Write copies of the first object of a collection into the state of a stopped cluster."""
-    store = Store(Journal(made.data))
+    store = Store(made.data)
     store.start()
     try:
         stored = store.collection(collection, {})

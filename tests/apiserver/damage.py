@@ -43,6 +43,10 @@ REFUSED, WHOLE, DROPPED, NOTHING_TELLS, WRONG = (
 OUTCOMES = (REFUSED, WHOLE, DROPPED, NOTHING_TELLS, WRONG)
 
 
+def as_it_is(row: Record) -> Record:
+    return row
+
+
 class History:
     """Objects that are made, changed and deleted, and all that was ever the state."""
 
@@ -88,7 +92,7 @@ class Disk:
     def __init__(self, directory: Path, history: History) -> None:
         self.directory = directory
         self.history = history
-        state = recovery.recover(directory)
+        state = recovery.recover(directory, as_it_is)
         self._ours, self._theirs = socket.socketpair()
         self.writer = LogWriter(
             directory, self._theirs, state.log, state.size, state.chain, state.version
@@ -385,9 +389,9 @@ def judge(state: State, directory: Path, name: str, kind: str) -> tuple[str, str
 
 
 def start(directory: Path) -> tuple[dict[int, Record], int]:
-    journal = Journal(directory)
+    journal = Journal(directory, as_it_is)
     try:
-        return {record.id: record for record in journal.records()}, journal.version
+        return journal.rows(), journal.version
     finally:
         os.close(journal._lock)
 

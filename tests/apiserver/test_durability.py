@@ -21,6 +21,7 @@ from hekla.local.apiserver.storage.journal import Journal, StorageError
 from hekla.local.apiserver.storage.logfile import logs
 from hekla.local.apiserver.storage.rows import Event
 from hekla.local.apiserver.storage.store import Collection, Store, WriteLost
+from tests.apiserver.damage import as_it_is
 from tests.apiserver.http import CONFIG_MAPS, Http, config_map, until
 from tests.apiserver_process import ApiServerProcess
 
@@ -165,7 +166,7 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
         b"not a database at all, but long enough to be looked at" * 100
     )
     with pytest.raises(StorageError, match="is not served"):
-        Journal(tmp_path)
+        Journal(tmp_path, as_it_is)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -195,7 +196,7 @@ def tree(name: str, **data: str) -> dict[str, object]:
 
 @pytest.fixture
 def collection(tmp_path: Path) -> Collection:
-    return Store(Journal(tmp_path)).collection("things", {})
+    return Store(tmp_path).collection("things", {})
 
 
 @pytest.mark.skipif(
@@ -224,7 +225,7 @@ async def test_a_full_disk_refuses_and_undoes(collection: Collection) -> None:
     assert again.version > kept.version
     assert told == ["kept"]
     await store.close()
-    reopened = Store(Journal(journal.directory)).collection("things", {})
+    reopened = Store(journal.directory).collection("things", {})
     assert [row.tree()["data"] for row in reopened.rows.values()] == [{"a": "4"}]
 
 

@@ -37,7 +37,7 @@ from hekla.local.apiserver.storage.logfile import (
     seal,
 )
 from hekla.local.apiserver.storage.store import Store
-from tests.apiserver.damage import Disk, History, start
+from tests.apiserver.damage import Disk, History, as_it_is, start
 from tests.apiserver.http import CONFIG_MAPS, Http, config_map
 from tests.apiserver_process import ApiServerProcess
 
@@ -128,14 +128,14 @@ def test_a_changed_byte_of_the_only_write_is_damage(tmp_path: Path, byte: int) -
     changed[byte] ^= 1
     log.write_bytes(changed)
     with pytest.raises(StorageError, match=f"{log} is damaged.*restore"):
-        Journal(tmp_path)
+        Journal(tmp_path, as_it_is)
     assert log.read_bytes() == changed
 
 
 def test_a_resource_version_that_is_left_out_is_missed(tmp_path: Path) -> None:
     write(tmp_path, FIRST, [row(1, 2)], [row(2, 4)])
     with pytest.raises(StorageError, match="resourceVersion 4 follows 2"):
-        Journal(tmp_path)
+        Journal(tmp_path, as_it_is)
     write(tmp_path, FIRST, [row(1, 2)], [Record(COUNTER, None, None, 3, None), row(2, 4)])
     assert start(tmp_path) == ({1: row(1, 2), 2: row(2, 4)}, 4)
 
@@ -162,7 +162,7 @@ def test_a_file_that_is_missing_or_empty_is_missed(disk: Disk, name: str, left: 
     else:
         os.truncate(path, left)
     with pytest.raises(StorageError, match=f"{path} .*restore"):
-        Journal(disk.directory)
+        Journal(disk.directory, as_it_is)
 
 
 def test_a_database_that_has_gone_is_missed_when_all_was_merged(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_a_database_that_has_gone_is_missed_when_all_was_merged(tmp_path: Path) 
     disk.close()
     (tmp_path / DATABASE).unlink()
     with pytest.raises(StorageError, match=f"{tmp_path / DATABASE} is missing.*restore"):
-        Journal(tmp_path)
+        Journal(tmp_path, as_it_is)
     assert not (tmp_path / DATABASE).exists()
 
 
@@ -213,7 +213,7 @@ def test_a_row_that_was_changed_or_lost_is_not_served(disk: Disk) -> None:
         with closing(writable(path)) as connection:
             connection.execute(statement)
         with pytest.raises(StorageError, match=f"{path} is damaged and is not served.*restore"):
-            Journal(disk.directory)
+            Journal(disk.directory, as_it_is)
         path.write_bytes(good)
     assert start(disk.directory) == (disk.history.rows, disk.history.version)
 
@@ -226,7 +226,7 @@ def test_damage_with_an_undecodable_message_is_damage(tmp_path: Path) -> None:
     changed[at + 8 : at + 12] = b"\xa2\xff\xfe\xa2"
     path.write_bytes(changed)
     with pytest.raises(StorageError, match=f"{path} is damaged.*restore"):
-        Journal(tmp_path)
+        Journal(tmp_path, as_it_is)
 
 
 def test_a_log_that_cannot_be_merged_is_kept(disk: Disk) -> None:
@@ -306,7 +306,7 @@ def test_a_kill_while_it_is_stored_anew_costs_nothing(
     with monkeypatch.context() as patch:
         patch.setattr(database, "create", lambda *_: (_ for _ in ()).throw(InterruptedError()))
         with pytest.raises(StorageError):
-            Journal(tmp_path)
+            Journal(tmp_path, as_it_is)
     assert [log.name for log in logs(tmp_path)] == ["state.log.1", "state.log.2"]
     assert start(tmp_path) == ({1: row(1, 3), 2: row(2, 8)}, 8)
 
@@ -329,7 +329,7 @@ def test_a_start_on_a_full_disk_says_so(
     with monkeypatch.context() as patch:
         patch.setattr(os, call, refuse)
         with pytest.raises(StorageError, match="the disk is full; free some space") as refused:
-            Journal(tmp_path)
+            Journal(tmp_path, as_it_is)
     assert "move" not in str(refused.value)
     assert "damaged" not in str(refused.value)
     assert start(tmp_path) == ({}, 1)
@@ -357,7 +357,7 @@ def test_merging_on_a_full_disk_says_so_and_is_tried_again(
 
 
 async def test_the_end_merges(tmp_path: Path) -> None:
-    store = Store(Journal(tmp_path))
+    store = Store(tmp_path)
     store.start()
     await store.collection("things", {}).create({"metadata": {"name": "a", "uid": "a"}}).done
     assert len(logs(tmp_path)) == 1
@@ -368,7 +368,7 @@ async def test_the_end_merges(tmp_path: Path) -> None:
 
 
 async def test_a_quiet_log_is_merged_while_the_server_goes_on(tmp_path: Path) -> None:
-    store = Store(Journal(tmp_path))
+    store = Store(tmp_path)
     store.start()
     things = store.collection("things", {})
     await things.create({"metadata": {"name": "a", "uid": "a"}}).done

@@ -20,7 +20,6 @@ from hekla.local.apiserver.auth.authentication import Authenticator
 from hekla.local.apiserver.auth.tokens import Tokens
 from hekla.local.apiserver.objects import builtin
 from hekla.local.apiserver.request.server import ApiServer
-from hekla.local.apiserver.storage.journal import Journal
 from hekla.local.apiserver.storage.registry import Registry
 from hekla.local.apiserver.storage.store import Store
 from hekla.local.apiserver.write import binding, partial_update, status_patch_cache
@@ -40,7 +39,7 @@ class InProcessServer:
     """A whole API server in this process, without its listeners."""
 
     def __init__(self, directory: Path) -> None:
-        self.store = Store(Journal(directory / "data"))
+        self.store = Store(directory / "data")
         self.store.start()
         certificates.ensure(directory / "pki")
         registry = Registry(self.store, builtin.kinds())

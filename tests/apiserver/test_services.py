@@ -9,7 +9,6 @@ import pytest
 
 from hekla.api.text.times import stamp
 from hekla.local.apiserver.storage.event_expiry import EventExpiry
-from hekla.local.apiserver.storage.journal import Journal
 from hekla.local.apiserver.storage.store import Store
 from tests.apiserver.http import Http
 
@@ -63,7 +62,7 @@ def test_the_server_is_a_service(http: Http) -> None:
 
 
 async def test_events_live_for_an_hour(tmp_path: Path) -> None:
-    store = Store(Journal(tmp_path))
+    store = Store(tmp_path)
     store.start()
     events = store.collection("events", {})
     now = time.time()

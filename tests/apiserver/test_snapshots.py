@@ -9,7 +9,6 @@ from random import Random
 import pytest
 
 from hekla.local.apiserver.request.reading import snapshot
-from hekla.local.apiserver.storage.journal import Journal
 from hekla.local.apiserver.storage.rows import Row
 from hekla.local.apiserver.storage.store import Collection, Store
 
@@ -33,7 +32,7 @@ async def change(things: Collection, random: Random) -> None:
 @pytest.mark.parametrize("seed", range(10))
 async def test_a_snapshot_is_what_was_there(tmp_path: Path, seed: int) -> None:
     random = Random(seed)
-    store = Store(Journal(tmp_path))
+    store = Store(tmp_path)
     store.start()
     things = store.collection("things", {})
     states: dict[int, dict[str, Row]] = {}

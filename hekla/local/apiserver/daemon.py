@@ -28,7 +28,7 @@ from hekla.local.apiserver.request.kubelet import Kubelets
 from hekla.local.apiserver.request.server import ApiServer, Listener
 from hekla.local.apiserver.request.status import Refusal
 from hekla.local.apiserver.storage import fulldisk
-from hekla.local.apiserver.storage.journal import Journal, StorageError
+from hekla.local.apiserver.storage.journal import StorageError
 from hekla.local.apiserver.storage.registry import Registry
 from hekla.local.apiserver.storage.store import Store
 from hekla.local.machine import certificates, homes
@@ -132,7 +132,7 @@ async def run(daemon: plumbing.Daemon) -> None:
         )
     directory = Path(options.data_dir).absolute()
     try:
-        journal = Journal(directory)
+        store = Store(directory)
     except StorageError as error:
         raise plumbing.DaemonError(str(error)) from None
     try:
@@ -140,7 +140,7 @@ async def run(daemon: plumbing.Daemon) -> None:
         files.hide(directory)
         if files.own:
             certificates.ensure(files.pki)
-        await serve(daemon, journal, files)
+        await serve(daemon, store, files)
     except (StorageError, TlsError, TokenKeyError, ClusterError) as error:
         raise plumbing.DaemonError(str(error)) from None
     except Refusal as refusal:  # of what it stores for itself before it serves
@@ -153,9 +153,8 @@ async def run(daemon: plumbing.Daemon) -> None:
         raise plumbing.DaemonError(f"{named}{error.strerror or error}") from None
 
 
-async def serve(daemon: plumbing.Daemon, journal: Journal, files: Files) -> None:
+async def serve(daemon: plumbing.Daemon, store: Store, files: Files) -> None:
     options = daemon.options
-    store = Store(journal)
     store.start()
     registry = Registry(store, builtin.kinds())
     tokens = Tokens(files.token_key, registry)
@@ -196,7 +195,7 @@ async def serve(daemon: plumbing.Daemon, journal: Journal, files: Files) -> None
             port,
             f" and {options.unix_socket}" if options.unix_socket else "",
         )
-        await journal.lost()
+        await store.journal.lost()
     finally:
         server.stop()
         await asyncio.gather(*(listener.close() for listener in listeners))

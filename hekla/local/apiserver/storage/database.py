@@ -14,10 +14,10 @@ from __future__ import annotations
 import os
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from urllib.parse import quote
 
 from hekla.local.apiserver.storage.logfile import (
@@ -30,6 +30,8 @@ from hekla.local.apiserver.storage.logfile import (
     path_of,
     synchronize_directory,
 )
+
+T = TypeVar("T")
 
 DATABASE = "state.db"
 WRITE_AHEAD = "state.db-wal"
@@ -219,12 +221,13 @@ def columns(database: sqlite3.Connection) -> tuple[str, ...]:
     return tuple(row[1] for row in database.execute("PRAGMA table_info(objects)"))
 
 
-def read(path: Path) -> tuple[Digest, dict[int, Record]]:
-    """The whole content; every row is checked. Raises Damaged, sqlite3.Error, OSError."""
+def read(path: Path, keep: Callable[[Record], T]) -> tuple[Digest, dict[int, T]]:
+    """What `keep` makes of each row; every row is checked. Raises Damaged, sqlite3.Error, OSError."""
     with closing(readable(path)) as database:
         sound(database, path)
         digest = digest_of(database, path)
-        rows, versions, checksums = {}, 0, 0
+        rows: dict[int, T] = {}
+        versions = checksums = 0
         for id, version, check, collection, key, data in database.execute(
             "SELECT id, version, checksum, collection, key, data FROM objects ORDER BY id"
         ):
@@ -234,7 +237,7 @@ def read(path: Path) -> tuple[Digest, dict[int, Record]]:
                 right = False
             if not right:
                 raise Damaged(path, f"the row {id} is not as it was stored")
-            rows[id] = Record(id, collection, key, version, data)
+            rows[id] = keep(Record(id, collection, key, version, data))
             versions += version
             checksums += check
     if (len(rows), versions, checksums) != digest[3:]:

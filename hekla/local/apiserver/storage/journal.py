@@ -16,12 +16,12 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -32,6 +32,8 @@ from hekla.local.apiserver.storage.logwriter import PREFIX
 from hekla.local.apiserver.storage.recovery import StorageError
 
 __all__ = ["Journal", "Record", "Statistics", "StorageError"]
+
+T = TypeVar("T")
 
 WRITER = "hekla.local.apiserver.storage.logwriter"
 
@@ -54,20 +56,21 @@ class Statistics:
     failures: int = 0
 
 
-class Journal:
-    """The files, their lock, and the process that writes them.
+class Journal(Generic[T]):
+    """The files, their lock, and the process that writes them. `keep` makes of each stored row what
+    `rows` gives.
 
     `done(batch, error)` is called in the event loop after each transaction. With an error, neither
     this transaction nor the waiting rows are stored, and the caller must take them back.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, keep: Callable[[Record], T]) -> None:
         self.directory = directory
         self.path = directory / DATABASE
         self.statistics = Statistics()
         self._lock = self._take_lock()
         try:
-            self._state = recovery.recover(directory)
+            self._state = recovery.recover(directory, keep)
         except BaseException:
             os.close(self._lock)
             raise
@@ -111,10 +114,11 @@ class Journal:
             os.ftruncate(lock, os.pwrite(lock, str(os.getpid()).encode(), 0))
         return lock
 
-    def records(self) -> Iterable[Record]:
-        """All rows, including free numbers; can be read once, before `start`."""
+    def rows(self) -> dict[int, T]:
+        """What was kept of all rows by number, including free ones; can be read once, before
+        `start`."""
         rows, self._state.rows = self._state.rows, {}
-        return rows.values()
+        return rows
 
     def start(self, done: Callable[[list[Any], Exception | None], None]) -> None:
         """Start to write. Call it in the event loop."""

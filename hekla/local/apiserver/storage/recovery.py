@@ -11,9 +11,10 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from hekla.local.apiserver.storage import database, fulldisk, previousformat
 from hekla.local.apiserver.storage.database import DATABASE, MAGIC, WRITE_AHEAD, Digest
@@ -36,6 +37,8 @@ from hekla.local.apiserver.storage.logfile import (
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 FIRST = Heading(number=1, chain=0, version=1, first=True)
 
 
@@ -44,11 +47,11 @@ class StorageError(Exception):
 
 
 @dataclass(slots=True)
-class State:
+class State(Generic[T]):
     """The stored state, and where the next write goes."""
 
-    rows: dict[int, Record]
-    """Rows by number."""
+    rows: dict[int, T]
+    """What is kept of the rows, by number."""
     version: int
     """The highest resourceVersion."""
     log: int
@@ -58,11 +61,15 @@ class State:
     """The end of the newest log: its size and checksum."""
 
 
-def recover(directory: Path) -> State:
+def recover(directory: Path, keep: Callable[[Record], T]) -> State[T]:
     """The state of a directory, which is created if there is none. Raises StorageError, and then
-    nothing was changed."""
+    nothing was changed.
+
+    Each row is handed to `keep` as soon as it has been read, so that the rows are never all in
+    memory as they are on the disk.
+    """
     try:
-        return _recover(directory)
+        return _recover(directory, keep)
     except (Damaged, Missing) as error:
         raise StorageError(f"{error}; {advice(directory)}") from error
     except sqlite3.Error as error:
@@ -100,7 +107,7 @@ def advice(directory: Path) -> str:
     )
 
 
-def _recover(directory: Path) -> State:
+def _recover(directory: Path, keep: Callable[[Record], T]) -> State[T]:
     path = directory / DATABASE
     if not path.exists():
         _begin(directory)
@@ -110,8 +117,8 @@ def _recover(directory: Path) -> State:
         torn = previousformat.migrate(directory)
         if torn is not None:
             _say_dropped(*torn)
-    digest, rows = database.read(path)
-    return _read_logs(directory, digest, rows)
+    digest, rows = database.read(path, keep)
+    return _read_logs(directory, digest, rows, keep)
 
 
 def _begin(directory: Path) -> None:
@@ -143,7 +150,9 @@ def _refuse_empty(path: Path) -> None:
         raise Damaged(path, "it is not a database")
 
 
-def _read_logs(directory: Path, digest: Digest, rows: dict[int, Record]) -> State:
+def _read_logs(
+    directory: Path, digest: Digest, rows: dict[int, T], keep: Callable[[Record], T]
+) -> State[T]:
     """Read the logs that are not merged. If the newest one has a torn end and everything else is
     valid, the end is cut off."""
     left = [path for path in logs(directory) if number(path) > digest.log]
@@ -161,7 +170,7 @@ def _read_logs(directory: Path, digest: Digest, rows: dict[int, Record]) -> Stat
         )
         reader.follows(readers[-1].path if readers else directory / DATABASE, chain, version)
         for transaction in reader:
-            rows.update((row.id, row) for row in transaction if row.id != COUNTER)
+            rows.update((row.id, keep(row)) for row in transaction if row.id != COUNTER)
         if not (reader.sealed or newest):
             raise Damaged(
                 path,

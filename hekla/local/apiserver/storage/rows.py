@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol, cast
 
 import msgspec
 
@@ -16,7 +16,8 @@ split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 """Split an object into its top-level fields, each as bytes."""
 
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
-METADATA = len(b'{"metadata":{')
+METADATA_FIRST = b'{"metadata":{'
+METADATA = len(METADATA_FIRST)
 """The offset of an object's first metadata field in its bytes."""
 
 
@@ -85,6 +86,69 @@ class Row:
             self.owners.render(self.stamps),
             self.data[METADATA:],
         )
+
+
+class Index(Protocol):
+    """What works out the values that selectors compare: a collection."""
+
+    def labels_of(self, metadata: Json) -> Mapping[str, str]: ...
+    def fields_of(self, tree: Json) -> tuple[str, ...]: ...
+
+
+class LoadedRow(Row):
+    """A row as it was read from the disk.  Its uid and what selectors compare are read from its
+    bytes when somebody asks for them; then it becomes an ordinary row.
+
+    A server that starts with hundreds of thousands of objects must not wait for them to be decoded,
+    and of most of them nobody asks anything but their bytes.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self, id: int, collection: str, key: str, version: int, data: bytes, held: Ownership
+    ) -> None:
+        self.id = id
+        self.key = key
+        self.namespace, _, self.name = key.rpartition("/")
+        self.version = version
+        self.data = data
+        self.owners, self.stamps = held
+        _FIELDS.__set__(self, collection)
+
+    @property
+    def collection(self) -> str:
+        """The name of its collection, until it is indexed."""
+        return cast("str", _FIELDS.__get__(self))
+
+    def index_by(self, index: Index) -> None:
+        """Say who works out the values that selectors compare."""
+        _FIELDS.__set__(self, index)
+
+    def settle(self) -> None:
+        """Become an ordinary row."""
+        index: Index = _FIELDS.__get__(self)
+        tree = decode(self.data)
+        metadata = tree["metadata"]
+        labels, fields = index.labels_of(metadata), index.fields_of(tree)
+        self.__class__ = Row  # type: ignore[assignment]  # it has the same slots
+        self.uid, self.labels, self.fields = metadata.get("uid", ""), labels, fields
+
+
+_FIELDS: Any = Row.__dict__["fields"]
+"""The slot that holds the index of a loaded row until its fields are known."""
+
+
+def _settled(name: str) -> property:
+    def value(row: LoadedRow) -> Any:
+        row.settle()
+        return getattr(row, name)
+
+    return property(value)
+
+
+for _name in ("uid", "labels", "fields"):
+    setattr(LoadedRow, _name, _settled(_name))
 
 
 class Event:

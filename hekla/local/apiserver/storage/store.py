@@ -19,24 +19,30 @@ import time
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from hekla.api.bounded import BoundedCache
 from hekla.api.trees import Json
+from hekla.local.apiserver.storage.database import DATABASE
 from hekla.local.apiserver.storage.history import PastVersions, past_row_class
-from hekla.local.apiserver.storage.journal import Journal, Record, StorageError
+from hekla.local.apiserver.storage.journal import Journal, Record
+from hekla.local.apiserver.storage.logfile import Damaged
 from hekla.local.apiserver.storage.managed_fields import NOBODY, ManagedFields, Ownership
 from hekla.local.apiserver.storage.rows import (
     ADDED,
     DELETED,
+    METADATA_FIRST,
     MODIFIED,
     Event,
+    LoadedRow,
     Row,
     decode,
     encode,
 )
+from hekla.local.apiserver.storage.stored_ownership import StoredOwnership
 
 log = logging.getLogger("hekla.apiserver")
 
@@ -212,7 +218,8 @@ class Collection:
         self.selectable.update(missing)
         self._plan()
         for row in [*self.rows.values(), *(write.row for write in self.overlay.values())]:
-            row.fields = self.fields_of(row.tree())
+            if type(row) is not LoadedRow:
+                row.fields = self.fields_of(row.tree())
 
     # --- writing ----------------------------------------------------------------------------------
 
@@ -355,27 +362,9 @@ class Collection:
             self.store.supersede(write.old)
         return event
 
-    def load(self, record: Record) -> None:
+    def load(self, row: LoadedRow) -> None:
         """Add a row that was read from the disk."""
-        data, _, managed = (record.data or b"").partition(b"\n")
-        tree = decode(data)
-        if next(iter(tree)) != "metadata":
-            data = encode({"metadata": tree["metadata"], **tree})
-        held = (self.store.managed_fields.read(decode(managed)) if managed else None) or NOBODY
-        metadata = tree["metadata"]
-        namespace = self.store.intern(metadata.get("namespace", ""))
-        uid, labels = metadata.get("uid", ""), self.labels_of(metadata)
-        row = Row(
-            record.id,
-            namespace,
-            metadata["name"],
-            uid,
-            record.version,
-            data,
-            labels,
-            self.fields_of(tree),
-            held,
-        )
+        row.index_by(self)
         self.rows[row.key] = row
         self._new.append(row.key)
 
@@ -448,9 +437,13 @@ def field_text(tree: Any, path: tuple[str, ...]) -> str:
 class Store:
     """All collections, the resourceVersion counter, and the journal."""
 
-    def __init__(self, journal: Journal) -> None:
-        self.journal = journal
+    def __init__(self, directory: Path) -> None:
+        """Read the state in a directory, and check it.  Raises StorageError."""
+        self._directory = directory
         self.managed_fields = ManagedFields()
+        self._stored_ownership = StoredOwnership(self.managed_fields)
+        self._names: dict[str, str] = {"": ""}
+        self.journal = Journal(directory, self._keep)
         self.version = 1
         """The resourceVersion of the newest accepted write."""
         self.committed = 1
@@ -463,7 +456,7 @@ class Store:
         """Bytes of superseded objects in memory."""
         self.past = 0
         """The number of events that refer to a superseded state."""
-        self.past_versions = PastVersions(journal.directory)
+        self.past_versions = PastVersions(directory)
         self._past_row: type[Row] = past_row_class(Row, self.past_versions)
         self._data: Any = Row.__dict__["data"]
         self._held: deque[Row] = deque()
@@ -471,8 +464,7 @@ class Store:
         self.loop: asyncio.AbstractEventLoop
         self._free: list[int] = []
         self._next = 1
-        self._names: dict[str, str] = {"": ""}
-        self._unclaimed: dict[str, list[Record]] = {}
+        self._unclaimed: dict[str, list[LoadedRow]] = {}
         self._tick: asyncio.TimerHandle | None = None
         self._versions_seen: list[asyncio.Future[None]] = []
         self.compacted = 0
@@ -485,13 +477,32 @@ class Store:
         self.on_collection: Callable[[Collection], None] | None = None
         self._load()
 
+    def _keep(self, record: Record) -> LoadedRow | None:
+        """What stays in memory of a stored row; None for a free number."""
+        if record.data is None or record.collection is None or record.key is None:
+            return None
+        data, _, managed = record.data.partition(b"\n")
+        try:
+            if not data.startswith(METADATA_FIRST):
+                tree = decode(data)
+                data = encode({"metadata": tree["metadata"], **tree})
+            held = self._stored_ownership.read(managed) if managed else NOBODY
+        except (msgspec.DecodeError, KeyError, TypeError) as error:
+            what = f"{record.collection} {record.key!r} cannot be read ({error})"
+            raise Damaged(self._directory / DATABASE, what) from error
+        row = LoadedRow(
+            record.id, self.intern(record.collection), record.key, record.version, data, held
+        )
+        row.namespace = self.intern(row.namespace)
+        return row
+
     def _load(self) -> None:
-        for record in self.journal.records():
-            self._next = max(self._next, record.id + 1)
-            if record.data is None or record.collection is None:
-                self._free.append(record.id)
+        for number, row in self.journal.rows().items():
+            self._next = max(self._next, number + 1)
+            if row is None:
+                self._free.append(number)
             else:
-                self._unclaimed.setdefault(record.collection, []).append(record)
+                self._unclaimed.setdefault(row.collection, []).append(row)
         self.version = self.committed = self.notified = self.journal.version
 
     def start(self) -> None:
@@ -521,14 +532,8 @@ class Store:
         collection = self.collections.get(name)
         if collection is None:
             collection = self.collections[name] = Collection(self, name, selectable)
-            for record in self._unclaimed.pop(name, []):
-                try:
-                    collection.load(record)
-                except (msgspec.DecodeError, KeyError, TypeError) as error:
-                    what = f"{record.collection} {record.key!r} cannot be read ({error})"
-                    raise StorageError(
-                        f"the database {self.journal.path} is damaged and is not served: {what}"
-                    ) from error
+            for row in self._unclaimed.pop(name, []):
+                collection.load(row)
             if self.on_collection is not None:
                 self.on_collection(collection)
         else:
@@ -637,6 +642,8 @@ class Store:
 
     def supersede(self, row: Row) -> None:
         """Count a row that a newer state has replaced; it belongs to the history now."""
+        if type(row) is LoadedRow:
+            row.settle()  # it will change its class once more
         self.past += 1
         self.superseded += len(row.data)
         self._held.append(row)
