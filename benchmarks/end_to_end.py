@@ -150,6 +150,29 @@ def job(name: str, replicas: int, min_available: int) -> dict[str, Any]:
     }
 
 
+def plain_pod(name: str) -> dict[str, Any]:
+    """A pod of `job` by itself."""
+    template = job(name, 1, 1)["spec"]["tasks"][0]["template"]
+    return {
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {**template["spec"], "schedulerName": "volcano"},
+    }
+
+
+async def create_all(client: Client, prefix: str, jobs: int, tasks: int) -> None:
+    """Creates that many jobs of so many tasks each, or plain pods where they have no tasks, as fast
+    as the client may."""
+    names = (f"{prefix}-{number}" for number in range(jobs))
+    await asyncio.gather(
+        *(
+            client.create(JOB, job(name, tasks, tasks), "default")
+            if tasks
+            else client.create(POD.untyped, plain_pod(name), "default")
+            for name in names
+        )
+    )
+
+
 def measure(names: set[str]) -> Iterator[Figure]:
     """Each shape asked for, one after another; shapes of one size share a cluster."""
     for nodes in sorted({size for _, _, size in SHAPES.values()}):
@@ -169,9 +192,7 @@ async def run(made: Cluster, name: str) -> Figure:
         Pods(client) as pods,
     ):
         began = time.perf_counter()
-        await asyncio.gather(
-            *(client.create(JOB, job(f"bench-{n}", tasks, tasks), "default") for n in range(jobs))
-        )
+        await create_all(client, "bench", jobs, tasks)
         created = time.perf_counter() - began
         await pods.until("bound", total, 300)
         bound = time.perf_counter() - began

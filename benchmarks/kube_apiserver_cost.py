@@ -13,14 +13,12 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from benchmarks.end_to_end import Pods, job
+from benchmarks.end_to_end import Pods, create_all
 from benchmarks.figure import Figure
 from benchmarks.kube_apiserver_jobs import NODES, SECONDS, each, ready, say
 from benchmarks.reference import settle
-from hekla.api import batch
-from hekla.api.kubernetes import core
 from hekla.kube.client import Client
 from hekla.kube.connection import config
 
@@ -115,14 +113,7 @@ async def run(server: Reference, shape: str, jobs: int, tasks: int) -> Cost:
         counted = await requests(client)
         cpu = server.processes.cpu_seconds()
         began = time.perf_counter()
-        await asyncio.gather(
-            *(
-                client.create(batch.JOB, job(f"{shape}-{number}", tasks, tasks), "default")
-                if tasks
-                else client.create(core.POD.untyped, pod(f"{shape}-{number}"), "default")
-                for number in range(jobs)
-            )
-        )
+        await create_all(client, shape, jobs, tasks)
         try:
             await pods.until("bound", before + total, SECONDS)
         except TimeoutError as error:
@@ -149,15 +140,6 @@ async def settled(client: Client) -> Counter[tuple[str, str]]:
         before = now
         await asyncio.sleep(2.0)
     return before
-
-
-def pod(name: str) -> dict[str, Any]:
-    """A pod of `job` by itself."""
-    template = job(name, 1, 1)["spec"]["tasks"][0]["template"]
-    return {
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {**template["spec"], "schedulerName": "volcano"},
-    }
 
 
 async def requests(client: Client) -> Counter[tuple[str, str]]:

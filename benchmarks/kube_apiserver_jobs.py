@@ -2,13 +2,14 @@
 same run.
 
 The servers are those of `tests/kubernetes`; nodes, controllers, webhooks and scheduler are Hekla's.
-A figure is the part of the tighter of the server's two limits, creates and binds of pods by a
-client alone, that jobs reach from first create to last bind.
+A figure `live.SHAPE` is the part of the tighter of the server's two limits, creates and binds of
+pods by a client alone, that jobs reach from first create to last bind; `live.share.SHAPE` is the
+part of what creating all pods and then binding them would reach.
 
 Each shape has a server of its own.  Its limits are taken just before and just after, with nothing
 of Hekla's running, so that what else the machine does weighs on both sides alike.  A pod needs a
 create and a bind, and of a gang no pod is bound before the last is made: where the server leaves no
-processor idle, creating and then binding is the most that can be had.  That is printed too, with
+processor idle, creating and then binding is the most that can be had.  Printed with it is
 the processor time that the programs took for a pod: what is more than for the creates and binds
 alone is Hekla's doing.
 
@@ -29,7 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from benchmarks.apiserver import CONNECTIONS, NAMESPACE, Raw
-from benchmarks.end_to_end import SHAPES, Pod, Pods, job
+from benchmarks.end_to_end import Pod, Pods, create_all, job
 from benchmarks.figure import Aim, Figure
 from benchmarks.raw_client import FILLED_IN
 from benchmarks.reference import settle
@@ -44,15 +45,23 @@ if TYPE_CHECKING:
     from tests.kubernetes.reference import Reference
 
 T = TypeVar("T")
-OWN = {"live.1x1000": "e2e.1x1000", "live.20x50": "e2e.20x50", "live.1000x1": "e2e.1000x1"}
-FIGURES = tuple(OWN)
+LIVE = {
+    "1x1000": (1, 1000, 100),
+    "20x50": (20, 50, 100),
+    "1000x1": (1000, 1, 100),
+    "pods": (1000, 0, 100),
+    "5x1000": (5, 1000, 1000),
+}
+"""Shape -> (jobs, pods of each, fake nodes); no pods: as many plain pods without a job."""
+OWN = ("live.1x1000", "live.20x50", "live.1000x1")
+FIGURES = (*OWN, *(f"live.share.{shape}" for shape in LIVE))
 AIMS = [
     Aim(
         name,
         ">= 80",
         "%",
         3,
-        f"{OWN[name]} on a kube-apiserver with etcd: of the tighter of its limits",
+        f"e2e.{name.removeprefix('live.')} on a kube-apiserver with etcd: of the tighter of its limits",
     )
     for name in OWN
 ]
@@ -124,7 +133,9 @@ class Placed(NamedTuple):
 
 
 def measure(names: set[str]) -> Iterator[Figure]:
-    return each([name for name in OWN if name in names], measured)
+    shapes = [shape for shape in LIVE if names & {f"live.{shape}", f"live.share.{shape}"}]
+    for figures in each(shapes, measured):
+        yield from (figure for figure in figures if figure.name in names)
 
 
 def each(names: list[str], measured: Callable[[str], T]) -> Iterator[T]:
@@ -149,32 +160,32 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def measured(name: str) -> Figure:
+def measured(shape: str) -> list[Figure]:
     """One shape between two looks at the server's limits."""
     from tests.kubernetes.reference import reference
 
-    jobs, tasks, _ = SHAPES[OWN[name]]
+    jobs, tasks, nodes = LIVE[shape]
     with reference(durable=True) as server:
         with Raw() as raw:
             before = first_limits(server, raw)
-        server.add_nodes("--nodes=0", f"--fake-nodes={NODES}")
+        server.add_nodes("--nodes=0", f"--fake-nodes={nodes}")
         server.add_scheduler()
         server.add_webhooks()
-        asyncio.run(ready(server.kubeconfig))
+        asyncio.run(ready(server.kubeconfig, nodes))
         placed = asyncio.run(place(server, jobs, tasks))
         # The webhooks stay: new jobs and groups are asked about.
         server.processes.end("agent", "scheduler", "controllers")
         with Raw() as raw:
             after = limits(server, raw, "after")
             own_writes = essential(server, raw) if tasks == 1 else None
-    return figure(name, placed, before, after, own_writes)
+    return figures_of(shape, placed, before, after, own_writes)
 
 
-def figure(
-    name: str, placed: Placed, before: Limits, after: Limits, own_writes: Essential | None
-) -> Figure:
-    """The share, and how it came about."""
-    jobs, tasks, _ = SHAPES[OWN[name]]
+def figures_of(
+    shape: str, placed: Placed, before: Limits, after: Limits, own_writes: Essential | None
+) -> list[Figure]:
+    """The shares, and how they came about."""
+    jobs, tasks, nodes = LIVE[shape]
     creates, binds = (
         2 * COUNT / (before.creating + after.creating),
         2 * COUNT / (before.binding + after.binding),
@@ -189,20 +200,23 @@ def figure(
             (placed.own_cpu, max(placed.bound, 1)),
         )
     )
-    missing = jobs * tasks - placed.bound
+    missing = jobs * max(tasks, 1) - placed.bound
     conditions = (
         f"{speed:,.0f} pods/s; {creates:,.0f} creates/s, {binds:,.0f} binds/s; creating, then binding {both:,.0f}/s: {speed / both:.0%}; "
         f"created {placed.creation:,.0f}/s: {placed.creation / creates:.0%}, bound {placed.binding:,.0f}/s: {placed.binding / binds:.0%}; "
         + (least(own_writes, after, speed) if own_writes else "")
         + f"processors a pod: server alone {alone:.1f} ms, with us {shared:.1f} ms, Hekla {own:.1f} ms; "
-        f"{jobs} x {tasks} on {NODES} fake nodes, jobs created after {placed.created:.2f} s, "
+        f"{jobs} x {tasks} on {nodes} fake nodes, jobs created after {placed.created:.2f} s, "
         + (
             f"{missing} not bound after {placed.seconds:.0f} s"
             if missing
             else f"all bound after {placed.seconds:.2f} s"
         )
     )
-    return Figure(name, 100 * speed / min(creates, binds), "%", conditions)
+    return [
+        Figure(f"live.{shape}", 100 * speed / min(creates, binds), "%", conditions),
+        Figure(f"live.share.{shape}", 100 * speed / both, "%", conditions),
+    ]
 
 
 def least(own_writes: Essential, after: Limits, speed: float) -> str:
@@ -287,21 +301,20 @@ def group_of_one(name: str) -> dict[str, Any]:
     }
 
 
-async def ready(kubeconfig: Path, seconds: float = 120) -> None:
+async def ready(kubeconfig: Path, nodes: int = NODES, seconds: float = 120) -> None:
     """Waits until all nodes are ready and the default queue is open.  Raises TimeoutError."""
     async with Client(config.load(str(kubeconfig))) as client:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            nodes = (await client.list(core.NODE)).items
             up = sum(
                 1
-                for node in nodes
+                for node in (await client.list(core.NODE)).items
                 for one in node.status.conditions
                 if one.type == "Ready" and one.status == "True"
             )
             try:
                 queue = await client.get(scheduling.QUEUE, "default")
-                if up >= NODES and queue.status.state == "Open":
+                if up >= nodes and queue.status.state == "Open":
                     return
             except NotFound:
                 pass
@@ -313,18 +326,13 @@ async def place(server: Reference, jobs: int, tasks: int) -> Placed:
     """Creates the jobs, and waits for the last bind or the end of the time."""
     from tests.kubernetes.programs import SERVER
 
-    total = jobs * tasks
+    total = jobs * max(tasks, 1)
     async with Client(config.load(str(server.kubeconfig)), pool=32) as client, Pods(client) as pods:
         spans = Spans()
         pods.cache.on_change(spans.note)
         cpu = server.processes.cpu_seconds()
         began = time.perf_counter()
-        await asyncio.gather(
-            *(
-                client.create(batch.JOB, job(f"bench-{n}", tasks, tasks), "default")
-                for n in range(jobs)
-            )
-        )
+        await create_all(client, "bench", jobs, tasks)
         created = time.perf_counter() - began
         try:
             await pods.until("bound", total, SECONDS - created)
