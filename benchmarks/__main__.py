@@ -15,7 +15,13 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
-from benchmarks import engine_scaling, kube_apiserver_jobs, kube_apiserver_pods, reference
+from benchmarks import (
+    engine_scaling,
+    kube_apiserver_day,
+    kube_apiserver_jobs,
+    kube_apiserver_pods,
+    reference,
+)
 from benchmarks.figure import Aim, Figure
 
 MODULES = (
@@ -33,6 +39,7 @@ MODULES = (
     "benchmarks.reference",
     "benchmarks.engine_scaling",
     "benchmarks.kube_apiserver_cost",
+    "benchmarks.kube_apiserver_day",
     "benchmarks.kube_apiserver_jobs",
     "benchmarks.kube_apiserver_pods",
 )
@@ -57,6 +64,7 @@ def aims() -> list[Aim]:
         table
         + reference.AIMS
         + engine_scaling.AIMS
+        + kube_apiserver_day.AIMS
         + kube_apiserver_jobs.AIMS
         + kube_apiserver_pods.AIMS
     )

@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 DEFAULT_PATHS = "/jobs/mutate,/jobs/validate,/podgroups/mutate,/pods/validate,/pods/mutate,/queues/mutate,/queues/validate"
 LOOK_SECONDS = 1.0
 """Between two looks at the files."""
-REGISTER_SECONDS = 30.0
+REGISTER_SECONDS = 120.0
 """Between two looks at the configurations, which somebody may have changed or deleted."""
 RETRY_SECONDS = 1.0
 

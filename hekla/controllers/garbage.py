@@ -1,17 +1,28 @@
-"""Deletes finished jobs when their time to live is over (reference: controllers 9)."""
+"""Deletes finished jobs when their time to live is over (reference: controllers 9).
+
+Where all pods of a job have ended, they are deleted first and the job after them, so that it leaves
+nothing to do for the cluster's own garbage collector: a job of one pod is three requests instead of
+nine (decision 0202).
+"""
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 from hekla.api import batch
 from hekla.api.meta import key as key_of
 from hekla.api.meta import split_key
 from hekla.api.text.times import instant
-from hekla.controllers.caches import EXPIRY, Caches, concerns
+from hekla.controllers.caches import EXPIRY, JOB_INDEX, Caches, concerns
+from hekla.controllers.records import POD, Pod
 from hekla.kube.client import Client
 from hekla.kube.controller import Controller
 from hekla.kube.errors import Conflict, NotFound
+
+TOGETHER = 16
+"""Pods of a job that are deleted at the same time."""
+ENDED = ("Succeeded", "Failed")
 
 
 def needs_cleanup(job: batch.Job) -> bool:
@@ -43,6 +54,7 @@ class GarbageCollector(Controller):
         super().__init__(caches.jobs)
         self._client = client
         self._jobs = caches.jobs
+        self._pods = caches.pods
         self.enqueue(
             caches.jobs,
             lambda job: key_of(job) if needs_cleanup(job) else None,
@@ -66,9 +78,32 @@ class GarbageCollector(Controller):
             left = seconds_left(job, time.time())
             if left > 0:
                 return left
+            pods = [
+                pod for pod in self._pods.by(JOB_INDEX, key) if pod.owner_uid == job.metadata.uid
+            ]
+            ended = all(pod.status.phase in ENDED and not pod.leaving for pod in pods)
+            if ended:
+                await self._delete(pods)
             await self._client.delete(
-                batch.JOB, name, namespace, propagation="Foreground", uid=job.metadata.uid
+                batch.JOB,
+                name,
+                namespace,
+                propagation="Background" if ended else "Foreground",
+                uid=job.metadata.uid,
             )
         except (NotFound, Conflict):
             pass
         return None
+
+    async def _delete(self, pods: list[Pod]) -> None:
+        left = iter(pods)
+
+        async def worker() -> None:
+            for pod in left:
+                meta = pod.metadata
+                try:
+                    await self._client.delete(POD, meta.name, meta.namespace, uid=meta.uid)
+                except (NotFound, Conflict):
+                    pass  # gone, or another pod by that name
+
+        await asyncio.gather(*(worker() for _ in range(min(TOGETHER, len(pods)))))

@@ -45,6 +45,12 @@ class Durations:
     renew: float = 10.0
     retry: float = 2.0
 
+    @property
+    def pause(self) -> float:
+        """Between two renewals that succeed: a sixth of the lease where the deadline leaves that
+        much, so that a leader at rest asks little of the server."""
+        return max(self.retry, min(self.lease / 6, (self.lease - self.renew) / 2))
+
     def problem(self) -> str | None:
         """What is wrong with the durations; None if nothing is."""
         if self.lease <= self.renew:
@@ -90,6 +96,8 @@ class LeaderElection:
         self._seen_at = -math.inf
         self._complained_at = -COMPLAINT_PERIOD
         self._told_of = ""
+        self._overtaken = False
+        """Whether the last try has met a change of the lease by somebody else."""
 
     @property
     def leader(self) -> str:
@@ -141,18 +149,21 @@ class LeaderElection:
                             raise LeadershipLost(
                                 f"the lease {self.namespace}/{self.name} is now held by {holder}"
                             )
-                        await asyncio.sleep(self._durations.retry)
+                        if not self._overtaken:
+                            await asyncio.sleep(self._durations.retry)
             except TimeoutError:
                 raise LeadershipLost(
                     f"the lease {self.namespace}/{self.name} could not be renewed for {self._durations.renew:g} s"
                 ) from None
-            await asyncio.sleep(self._durations.retry)
+            await asyncio.sleep(self._durations.pause)
 
     async def _try(self) -> bool:
         """Take or renew the lease, if that is possible now."""
+        self._overtaken = False
         try:
             return await self._take()
         except (Conflict, AlreadyExists):
+            self._overtaken = True
             log.debug("another candidate was faster at the lease %s/%s", self.namespace, self.name)
         except (ApiError, TransportError) as error:
             now = self._clock()

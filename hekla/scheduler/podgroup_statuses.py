@@ -225,7 +225,11 @@ class PodGroupStatusUpdater:
     def start(
         self, group: PodGroupStatus, explained: Explanation | None
     ) -> asyncio.Task[None] | None:
-        """Start the write of a deferred status, unless the server has it already."""
+        """Start the write of a deferred status, unless the server has it already or the group is
+        gone: a finished job's group is, before its pods."""
+        job = self.state.jobs.get(group.key)
+        if job is None or not job.has_group or job.pg_uid != group.uid:
+            return None
         newest = self.with_current_counts(group)
         return (
             None

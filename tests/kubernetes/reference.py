@@ -47,10 +47,14 @@ MANAGER = Leaf("controller-manager", "system:kube-controller-manager")
 class Reference:
     """One reference cluster in a directory."""
 
-    def __init__(self, directory: Path, built: dict[str, Path], *, durable: bool = False) -> None:
+    def __init__(
+        self, directory: Path, built: dict[str, Path], *, durable: bool = False, audit: bool = True
+    ) -> None:
         self.directory = directory
         self.durable = durable
         """Whether etcd waits for the disk, as a benchmark has to; tests do not."""
+        self.audit = audit
+        """Whether it is noted what Hekla's accounts ask for."""
         self.kubeconfig = directory / "kubeconfig"
         self.pki = directory / "pki"
         self.processes = Processes(directory)
@@ -122,8 +126,8 @@ class Reference:
         self.processes.wait("kube-apiserver", self._ready, START)
 
     def _audit_flags(self) -> list[str]:
-        """So that what Hekla's accounts may not do is known afterwards; a benchmark does without."""
-        if self.durable:
+        """So that what Hekla's accounts may not do is known afterwards; most benchmarks do without."""
+        if not self.audit:
             return []
         policy = self.directory / "audit.json"
         policy.write_text(json.dumps(accounts.AUDIT))
@@ -177,15 +181,15 @@ class Reference:
             ],
         )
 
-    def add_scheduler(self, *flags: str) -> None:
+    def add_scheduler(self, *flags: str, elected: bool = False) -> None:
         """Starts Hekla's scheduler as the default one, once the kinds that it is installed with are
         served.
 
         Its controllers too: they open the queues, without which only pods that ask for nothing are
-        placed.  Both have the accounts that the chart would give them.
+        placed.  `elected`: both elect leaders, as they do unless told otherwise.  Both have the accounts that the chart would give them.
         """
         install_kinds(self)
-        self.start_scheduler(*flags)
+        self.start_scheduler(*flags, elected=elected)
         self.processes.start(
             "controllers",
             [
@@ -194,11 +198,11 @@ class Reference:
                 "hekla",
                 "controllers",
                 f"--kubeconfig={self._account('volcano-controllers', accounts.CONTROLLERS)}",
-                "--leader-elect=false",
+                f"--leader-elect={str(elected).lower()}",
             ],
         )
 
-    def start_scheduler(self, *flags: str) -> None:
+    def start_scheduler(self, *flags: str, elected: bool = False) -> None:
         """The scheduler alone, where its kinds are served already."""
         self.processes.start(
             "scheduler",
@@ -209,7 +213,7 @@ class Reference:
                 "scheduler",
                 f"--kubeconfig={self._account('volcano-scheduler', accounts.SCHEDULER)}",
                 "--default-scheduler",
-                "--leader-elect=false",
+                f"--leader-elect={str(elected).lower()}",
                 *flags,
             ],
         )
@@ -317,13 +321,19 @@ class Reference:
 
 @contextmanager
 def reference(
-    *flags: str, controllers: bool = True, durable: bool = False, say: programs.Say = lambda _: None
+    *flags: str,
+    controllers: bool = True,
+    durable: bool = False,
+    audit: bool | None = None,
+    say: programs.Say = lambda _: None,
 ) -> Iterator[Reference]:
-    """A reference cluster for the time of a `with`, or only its API server.  Raises CannotBuild,
-    NotStarted."""
+    """A reference cluster for the time of a `with`, or only its API server; audited unless it is
+    durable or that is said otherwise.  Raises CannotBuild, NotStarted."""
     built = programs.need(*programs.SERVER, say=say)
     directory = Path(tempfile.mkdtemp(prefix="hekla-reference-"))
-    server = Reference(directory, built, durable=durable)
+    server = Reference(
+        directory, built, durable=durable, audit=not durable if audit is None else audit
+    )
     try:
         server.start(*flags, controllers=controllers)
         yield server

@@ -180,14 +180,16 @@ class JobController(Controller):
     async def _stop(
         self, key: str, job: batch.Job, record: StatusRecord, made: Plan, view: View
     ) -> None:
-        """Write that the job, or a part of it, stops; then delete the pods."""
+        """Write that the job, or a part of it, stops or has ended; then delete what it leaves."""
         status = made.status
         if record.first_step is not None and status.state.phase != job.status.state.phase:
             status = dated(status, record.first_step)
         await self.statuses.write(job, record, status)
         await self._pods.delete(key, job, made.delete)
-        if made.dependents is DependentsAction.DELETE_POD_GROUP:
+        if made.dependents in (DependentsAction.DELETE_POD_GROUP, DependentsAction.DELETE_ALL):
             await self.groups.delete(key, view.group)
+        if made.dependents is DependentsAction.DELETE_ALL:
+            await self._dependents.delete_plugin_objects(job)
 
     async def _ensure_dependents(
         self, key: str, job: batch.Job, memory: JobMemory, made: Plan, view: View

@@ -11,6 +11,7 @@ the rest, and a pod of an old version never outlives a restart.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -98,7 +99,7 @@ def plan(view: View) -> Plan:
     choice = _choose(view)
     transition = states.transition(job.status.state.phase, choice.action)
     if transition.verb is Verb.SYNC:
-        made = _sync(view, transition)
+        made = _with_its_end(view, _sync(view, transition))
     elif transition.verb is Verb.KILL_TARGET:
         made = _kill_target(view, transition, choice)
     else:
@@ -322,6 +323,20 @@ def _sync(view: View, transition: Transition) -> Plan:
     phase = transition.outcome(_situation(view, counts, fresh.retry_count))
     made.status = _entered(view, fresh, phase, _NO_CHOICE)
     return made
+
+
+def _with_its_end(view: View, made: Plan) -> Plan:
+    """The plan, or where the job has ended and no pod has to be stopped for it: the plan that says
+    this and what the end leads to, in one write of the status."""
+    said = made.status
+    if said.state.phase not in batch.FINISHED or made.create or made.delete:
+        return made
+    ended = dataclasses.replace(view, job=msgspec.structs.replace(view.job, status=said))
+    end = _kill(ended, states.transition(said.state.phase, states.SYNC_JOB), _NO_CHOICE)
+    if end.delete or end.status.controlled_resources != said.controlled_resources:
+        return made
+    end.status_first, end.events = True, made.events
+    return end
 
 
 def too_many(minimum: int, most: int) -> str:
