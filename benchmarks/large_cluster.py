@@ -181,12 +181,13 @@ async def first_bind(made: Cluster) -> tuple[float, float, float, float]:
     """Seconds from the start of the scheduler's new process to its first bind, the CPU seconds that
     it used until then, its memory then, and the most that it had, in MB."""
     async with client_of(made) as client:
-        psutil.Process(pid_of(made, "scheduler")).kill()
-        await client.create(core.POD.untyped, small("first"), "default")
-        scheduler = await asyncio.to_thread(new_process, made, "scheduler")
+        killed = kill(made, "scheduler")
+        first = await client.create(core.POD.untyped, small("first"), "default")
+        scheduler = await asyncio.to_thread(new_process, made, "scheduler", killed)
         async with asyncio.timeout(600):
             while True:
-                found = await client.get(core.POD.untyped, "first", "default")
+                name = first["metadata"]["name"]
+                found = await client.get(core.POD.untyped, name, "default")
                 if found["spec"].get("nodeName"):
                     break
                 await asyncio.sleep(0.05)
@@ -217,7 +218,7 @@ async def answers(made: Cluster) -> tuple[float, float, float, float, int]:
     then, its memory then, the most that it had, and how many objects it has."""
     async with client_of(made) as client:
         began = time.perf_counter()
-        psutil.Process(pid_of(made, "apiserver")).kill()
+        killed = kill(made, "apiserver")
         async with asyncio.timeout(600):
             while True:
                 try:
@@ -227,7 +228,7 @@ async def answers(made: Cluster) -> tuple[float, float, float, float, int]:
                 except (ApiError, TransportError, OSError):
                     await asyncio.sleep(0.05)
         seconds = time.perf_counter() - began
-        server = new_process(made, "apiserver")
+        server = new_process(made, "apiserver", killed)
         times = server.cpu_times()
         memory, peak = server.memory_info().rss / 1e6, most(server)
         text = (await client.request("GET", "/metrics")).body.decode()
@@ -239,16 +240,21 @@ async def answers(made: Cluster) -> tuple[float, float, float, float, int]:
         return seconds, times.user + times.system, memory, peak, sum(counts)
 
 
-def new_process(made: Cluster, program: str) -> psutil.Process:
+def kill(made: Cluster, program: str) -> int:
+    """Kill a program of the cluster; its pid."""
+    pid = pid_of(made, program)
+    psutil.Process(pid).kill()
+    return pid
+
+
+def new_process(made: Cluster, program: str, killed: int) -> psutil.Process:
     """The process of a program once it is another than the one that was killed."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         status = read_status(made)
         for process in status.processes if status is not None else ():
-            if process.name == program and process.pid and psutil.pid_exists(process.pid):
-                found = psutil.Process(process.pid)
-                if found.status() != psutil.STATUS_ZOMBIE:
-                    return found
+            if process.name == program and process.pid not in (0, killed):
+                return psutil.Process(process.pid)
         time.sleep(0.02)
     raise TimeoutError(f"{program} was not started again")
 

@@ -12,7 +12,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from hekla.api.kinds import Kind, Malformed
 from hekla.api.meta import key
@@ -99,9 +99,14 @@ class Cache(Generic[T]):
         on_malformed: Callable[[Malformed], None] | None = None,
         page: int = PAGE,
         streamed: bool = False,
+        keep: Callable[[T], Any] | None = None,
     ) -> None:
         """`streamed`: listeners hear of the objects of the first list page by page, before it is
-        complete, so that they are never all in memory as they were sent."""
+        complete, so that they are never all in memory as they were sent.
+
+        `keep`: what stays of an object once the listeners have heard of it, with its identity at
+        least; not for a cache with indexes.
+        """
         self.kind = kind
         self.resource_version = ""
         """The newest resourceVersion that the cache has seen; "" before the first list."""
@@ -111,6 +116,7 @@ class Cache(Generic[T]):
         self._fields = fields
         self._page = page
         self._streamed = streamed
+        self._keep = keep
         self._objects: dict[str, T] = {}
         self._indexes: Indexes[T] = Indexes(indexes or {})
         self._listeners: Listeners[T] = Listeners(kind.plural)
@@ -327,6 +333,8 @@ class Cache(Generic[T]):
         self._objects[name] = obj
         self._indexes.change(name, old, obj)
         self._listeners.tell(old, obj)
+        if self._keep is not None:
+            self._objects[name] = self._keep(obj)
 
     def _remove(self, name: str, last: T | None = None) -> None:
         """Remove an object.  `last` is its last state on the server, which a deletion event

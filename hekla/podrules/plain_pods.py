@@ -29,11 +29,11 @@ LABELS = (names.PREEMPTABLE, names.COOLDOWN_TIME)
 def stands_alone(metadata: Mapping[str, Any]) -> bool:
     """Whether a pod of a batch scheduler needs no PodGroup object: it names no group, has no owner
     whose pods could share one, and asks nothing of it."""
-    annotations = metadata.get("annotations") or {}
-    labels = metadata.get("labels") or {}
-    return not (
-        metadata.get("ownerReferences")
-        or annotations.get(names.GROUP_NAME)
-        or any(name in annotations for name in ANNOTATIONS)
-        or any(name in labels for name in LABELS)
-    )
+    if metadata.get("ownerReferences"):
+        return False
+    annotations, labels = metadata.get("annotations"), metadata.get("labels")
+    if annotations and (
+        annotations.get(names.GROUP_NAME) or any(name in annotations for name in ANNOTATIONS)
+    ):
+        return False
+    return not (labels and any(name in labels for name in LABELS))

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from hekla.api.meta import key as key_of
+
 Tree = Mapping[str, Any]
 
 
@@ -21,8 +23,7 @@ class ClaimWaiters:
         """Wake the binds that wait for this claim."""
         claim = new if new is not None else old
         if self.waiting and claim is not None:
-            metadata = claim["metadata"]
-            for event in self.waiting.get(f"{metadata['namespace']}/{metadata['name']}", ()):
+            for event in self.waiting.get(key_of(claim), ()):
                 event.set()
 
     @contextmanager

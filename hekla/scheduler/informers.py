@@ -11,7 +11,10 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable
+from sys import intern
 from typing import Any, NamedTuple
+
+import msgspec
 
 from hekla.api import nodeinfo, scheduling, shard, topology
 from hekla.api.kinds import Kind
@@ -20,7 +23,7 @@ from hekla.engine.model.shards import NONE
 from hekla.engine.model.state import State
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
-from hekla.kube.objects import version_of
+from hekla.kube.objects import uid_of, version_of
 from hekla.scheduler import partial_pods
 from hekla.scheduler.devices import DEFAULT_MAP
 from hekla.scheduler.hash_ring import Ring
@@ -29,7 +32,6 @@ from hekla.scheduler.metrics import WATCHED
 log = logging.getLogger(__name__)
 
 Tree = dict[str, Any]
-IDENTITY = ("name", "namespace", "uid", "resourceVersion")
 
 
 class NodeSelector(NamedTuple):
@@ -170,6 +172,37 @@ class RejectedObject(NamedTuple):
     reason: str
 
 
+class Identity(msgspec.Struct, rename="camel", gc=False):
+    """The metadata that stays of an object."""
+
+    name: str
+    namespace: str
+    uid: str
+    resource_version: str
+
+
+class Identified(msgspec.Struct, gc=False):
+    """What stays of an object once the engine has read it."""
+
+    metadata: Identity
+
+
+def identified(tree: Tree) -> Identified:
+    """The identity of an object."""
+    metadata = tree["metadata"]
+    namespace = metadata.get("namespace") or ""
+    if type(namespace) is str:  # the engine has refused any other
+        namespace = intern(namespace)
+    return Identified(
+        Identity(
+            metadata["name"],
+            namespace,
+            metadata.get("uid") or "",
+            metadata.get("resourceVersion") or "",
+        )
+    )
+
+
 class Informers:
     """The caches behind the state.  Every event sets `changed`, which starts the scheduler's next cycle."""
 
@@ -180,19 +213,24 @@ class Informers:
         fields of pods, as a recording needs them."""
         self.state = state
         self.changed = asyncio.Event()
-        self.caches: list[Cache[Tree]] = []
-        self.needed: set[Cache[Tree]] = set()
+        self.caches: list[Cache[Any]] = []
+        self.needed: set[Cache[Any]] = set()
         self.reported: dict[tuple[str, str], str] = {}
         """(Kind, key) of rejected objects that were reported -> the reason."""
         self.uids: dict[tuple[str, str], str] = {}
         """(Kind, key) of rejected objects -> their uid."""
         for source in wanted:
             fields = f"metadata.name={source.name}" if source.name else ""
-            kind = (
+            kind: Kind[Any] = (
                 partial_pods.POD if source.kind is core.POD and not whole else source.kind.untyped
             )
             cache = Cache(
-                client, kind, namespace=source.namespace, fields=fields, streamed=source.needed
+                client,
+                kind,
+                namespace=source.namespace,
+                fields=fields,
+                streamed=source.needed,
+                keep=identified,
             )
             cache.on_change(self.listener(source))
             self.caches.append(cache)
@@ -218,7 +256,7 @@ class Informers:
         if missing:
             log.warning("%s cannot be listed yet; scheduling goes on without", ", ".join(missing))
 
-    def cache_of(self, kind: Kind[Any]) -> Cache[Tree]:
+    def cache_of(self, kind: Kind[Any]) -> Cache[Any]:
         """The cache of one kind.  Its objects have their identity alone."""
         return next(cache for cache in self.caches if cache.kind.plural == kind.plural)
 
@@ -241,14 +279,13 @@ class Informers:
             if new is None:
                 source.remove(old)
             else:
-                if old is not None and old["metadata"].get("uid") != new["metadata"].get("uid"):
+                if old is not None and uid_of(old) != uid_of(new):
                     source.remove(old)
                 source.upsert(new)
                 if old is None and is_pod and not (new.get("spec") or {}).get("nodeName"):
                     self.watched(new)
                 if self.state.rejected:
                     self.remember(source.kind.kind, new["metadata"])
-                keep_identity(new)
             self.changed.set()
 
         return changed
@@ -276,10 +313,3 @@ class Informers:
             for (kind, key), reason in self.reported.items()
             if known.get((kind, key)) != reason
         ]
-
-
-def keep_identity(tree: Tree) -> None:
-    """Drop everything from an object but its identity."""
-    metadata = tree["metadata"]
-    tree.clear()
-    tree["metadata"] = {name: metadata[name] for name in IDENTITY if name in metadata}

@@ -282,9 +282,10 @@ class PodGroupStatusUpdater:
                 self.retry(group, explained)
             return
         if job is not None and "annotations" in metadata:
-            job.annotations.pop(EXPLANATION, None)
-            if numbers:
-                job.annotations[EXPLANATION] = numbers
+            others = {
+                name: job.annotations[name] for name in job.annotations if name != EXPLANATION
+            }
+            job.annotations = {**others, EXPLANATION: numbers} if numbers else others
         self.written.pop(group.key, None)
         self.written[group.key] = Written(
             content_of(group), answer.metadata.resource_version, asyncio.get_running_loop().time()

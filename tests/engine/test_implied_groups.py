@@ -69,6 +69,21 @@ def test_a_pod_is_bound_and_nothing_is_said_of_a_group() -> None:
     assert [(one.name, one.allocated["cpu"]) for one in decided.queues] == [("default", "1")]
 
 
+def test_of_a_pod_that_runs_already_there_is_nothing_to_report() -> None:
+    here = cluster()
+    running = pod("a")
+    running["spec"]["nodeName"] = "n1"
+    running["status"] = {"phase": "Running"}
+    decided = decide(here, running, pod("b", cpu="4"))
+    assert [one.pod for one in decided.binds] == ["default/b"]
+    assert [(one.name, one.allocated["cpu"]) for one in decided.queues] == [("default", "5")]
+    job = here.state.jobs["default/podgroup-uid-a"]
+    assert not job.conditions and not job.plugin_state
+    decided = decide(here, {**running, "status": {"phase": "Succeeded"}})
+    assert here.state.jobs[job.key].phase == "Completed"
+    assert [(one.name, one.allocated["cpu"]) for one in decided.queues] == [("default", "4")]
+
+
 def test_it_waits_for_an_object_where_the_state_implies_none() -> None:
     assert not decide(cluster(implied=False), pod("a")).binds
 

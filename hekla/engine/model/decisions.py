@@ -3,6 +3,7 @@ nothing to the world."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,7 +21,7 @@ class Bind(msgspec.Struct, frozen=True):
     uid: str
     node: str
     job: str
-    annotations: dict[str, str] = {}
+    annotations: Mapping[str, str] = {}
     volumes: dict[str, str] = {}
     """Unbound claim -> volume to bind it to before; empty: to be provisioned for this node
     (annotation `selected-node`)."""

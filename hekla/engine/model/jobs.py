@@ -72,6 +72,10 @@ class JobTable:
         self.unreported[job.key] = job
         job.rests_until = -math.inf
 
+    def mark_uncounted(self, job: Job) -> None:
+        """The job's sums have to be looked at; there is nothing to report of it."""
+        self.dirty[job.key] = job
+
     def mark_queue_changed(self, name: str) -> None:
         """Every job of the queue has to be looked at again."""
         for job in self.by_key.values():

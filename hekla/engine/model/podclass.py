@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -62,6 +62,13 @@ _PER_POD_ANNOTATIONS = frozenset({
     "volcano.sh/gpu-index", "volcano.sh/vgpu-node", "volcano.sh/vgpu-time", "volcano.sh/vgpu-ids-new",
     "volcano.sh/devices-to-allocate", "volcano.sh/bind-phase", "volcano.sh/bind-time",
 })  # fmt: skip
+
+
+class Minimum(NamedTuple):
+    """The minResources of a PodGroup, as written and as amounts."""
+
+    quantities: dict[str, str]
+    amounts: Amounts
 
 
 class LabelSet:
@@ -203,7 +210,7 @@ class PodClass:
     plain: bool = False
     """Nothing but room, nodes and load decides about such a pod: no inter-pod terms, volumes,
     claims or host ports."""
-    minimum: dict[str, str] | None = None
+    minimum: Minimum | None = None
     """The minResources of a PodGroup of one such pod, once somebody has asked for them."""
     cache: dict[Hashable, tuple[int, object]] = field(default_factory=dict)
 

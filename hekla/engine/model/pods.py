@@ -12,7 +12,7 @@ from hekla.engine.model import resources
 from hekla.engine.model.durations import instant
 from hekla.engine.model.jobs import JobTable
 from hekla.engine.model.nodes import NodeTable
-from hekla.engine.model.podclass import PodClasses, TermTable
+from hekla.engine.model.podclass import Minimum, PodClasses, TermTable
 from hekla.engine.model.reading import (
     GROUP_NAME,
     PREEMPTABLE,
@@ -36,6 +36,8 @@ from hekla.engine.model.tasks import FINISHED, HOLDS, NOWHERE, Job, Status, Task
 from hekla.engine.model.transfers import Transfers
 from hekla.podrules.plain_pods import stands_alone
 from hekla.podrules.usage import pod_usage
+
+NO_MINIMUM = Minimum({}, resources.amounts({}))
 
 
 class PodTable:
@@ -160,7 +162,8 @@ class PodTable:
         if self.terms.new:
             self.count_new_terms()
         if pods.minimum is None and self._stands_alone(meta, spec):
-            pods.minimum = {name: str(amount) for name, amount in pod_usage(spec).items()}
+            least = {name: str(amount) for name, amount in pod_usage(spec).items()}
+            pods.minimum = Minimum(least, resources.amounts(least))
         task = Task(
             key_of(tree),
             namespace,
@@ -176,11 +179,12 @@ class PodTable:
         stated = annotations.get(PREEMPTABLE, labels.get(PREEMPTABLE))
         task.preemptable = True if stated is None else stated in TRUE
         task.revocable_zone = revocable_zone(annotations)
-        task.annotations = {
-            intern(name): value
-            for name, value in annotations.items()
-            if not name.startswith("kubectl.")
-        }
+        if annotations:
+            task.annotations = {
+                intern(name): value
+                for name, value in annotations.items()
+                if not name.startswith("kubectl.")
+            }
         task.creation = instant(meta.get("creationTimestamp", "") or "")
         task.index = pod_index(name)
         task.gated = tuple(gate.get("name", "") for gate in spec.get("schedulingGates") or ())
@@ -206,20 +210,28 @@ class PodTable:
         return task
 
     def _join(self, task: Task, meta: Tree, spec: Tree) -> None:
-        if group := self._group_name(meta, spec):
-            job = self.jobs.of_group(f"{task.namespace}/{group}")
-            if not job.has_group and self._stands_alone(meta, spec):
+        told = True
+        named = _named_group(meta)
+        if alone := not named and self._stands_alone(meta, spec):
+            named = bare_pod_group_name(meta.get("uid", ""))
+        if named:
+            job = self.jobs.of_group(f"{task.namespace}/{named}")
+            if alone and not job.has_group:
                 self._imply_group(job, task, meta, spec)
+                told = task.status not in HOLDS
         elif spec.get("schedulerName") in self.bare_pod_schedulers:
             job = self.jobs.of_bare_pod(task, owner_of(meta), self.default_queue)
         else:
             return
         job.add_task(task)
-        self.jobs.mark_changed(job)
+        if told:
+            self.jobs.mark_changed(job)
+        else:  # It has its node, and nobody reads a status of its group.
+            self.jobs.mark_uncounted(job)
 
     def _group_name(self, meta: Tree, spec: Tree) -> str:
         """The PodGroup that a pod names, or that it is by itself; "" where it has none."""
-        named: str = (meta.get("annotations") or {}).get(GROUP_NAME) or ""
+        named = _named_group(meta)
         if not named and self._stands_alone(meta, spec):
             return bare_pod_group_name(meta.get("uid", ""))
         return named
@@ -230,14 +242,14 @@ class PodTable:
     def _imply_group(self, job: Job, task: Task, meta: Tree, spec: Tree) -> None:
         """Let the job say what a PodGroup of this pod alone would; when somebody makes the object,
         it takes the place of this."""
-        least = task.pods.minimum or {}
+        least = task.pods.minimum or NO_MINIMUM
         job.has_group = job.shadow = True
         job.title = task.name
         job.queue = texts(meta, "annotations").get(GROUP_QUEUE_NAME) or self.queue_of(
             task.namespace
         )
         job.min_available = 1
-        job.min_resources, job.min_quantities = resources.amounts(least), least
+        job.min_resources, job.min_quantities = least.amounts, least.quantities
         job.phase = "Running" if spec.get("nodeName") else "Pending"
         job.creation = task.creation
         job.priority_class = task.priority_class
@@ -355,6 +367,12 @@ class PodTable:
             {id(task.labels) for task in self.by_key.values()},
             list(self.classes.by_key.values()),
         )
+
+
+def _named_group(meta: Tree) -> str:
+    """The PodGroup that a pod names; "" where it names none."""
+    named: str = (meta.get("annotations") or {}).get(GROUP_NAME) or ""
+    return named
 
 
 def _has_a_plain_place(task: Task) -> bool:

@@ -57,7 +57,9 @@ NOT_LET_IN = ("", "Pending")
 """Phases of a PodGroup that is yet to enter."""
 _ALLOCATED_SET = frozenset(ALLOCATED)
 _READY_SET = frozenset(READY)
-_STATUSES = tuple(Status)
+_NO_TASKS: Mapping[str, Task] = {}
+_NO_TEXTS: Mapping[str, str] = {}
+_NO_NUMBERS: Mapping[str, int] = {}
 _NOTHING: Amounts = {}
 NOWHERE = -1
 SentStatus = tuple[str, int, int, int, tuple[tuple[str, ...], ...]]
@@ -71,6 +73,15 @@ def is_allocated(status: Status) -> bool:
     return status in _ALLOCATED_SET
 
 
+def _no_texts() -> Mapping[str, str]:
+    """None, shared by all that have none."""
+    return _NO_TEXTS
+
+
+def _no_numbers() -> Mapping[str, int]:
+    return _NO_NUMBERS
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Task:
     """One pod, as the scheduler sees it."""
@@ -81,7 +92,7 @@ class Task:
     uid: str
     pods: PodClass
     labels: LabelSet
-    annotations: dict[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=_no_texts)
     job: Job | None = None
     subjob: SubJob | None = None
     role: str = ""
@@ -137,13 +148,40 @@ class Task:
         return bool(self.gated) and self.gated != (QUEUE_GATE,)
 
 
+class TasksByStatus(dict[Status, dict[str, Task]]):
+    """The tasks of a job by status and key.  A status that no task has takes no room: jobs are many,
+    and most tasks of a job have the same status."""
+
+    __slots__ = ()
+
+    def __missing__(self, status: Status) -> Mapping[str, Task]:
+        return _NO_TASKS
+
+    def put(self, task: Task, status: Status) -> None:
+        found = self.get(status)
+        if found is None:
+            self[status] = {task.key: task}
+        else:
+            found[task.key] = task
+
+    def take(self, key: str, status: Status) -> Task | None:
+        """Take a task out; None if it is not there."""
+        found = self.get(status)
+        if found is None:
+            return None
+        task = found.pop(key, None)
+        if not found:
+            del self[status]
+        return task
+
+
 class Counts:
     """Tasks by status, and the few sums that the gang formulas need."""
 
     __slots__ = ("pending_best_effort", "ready", "ready_of", "roles", "statuses")
 
     def __init__(self) -> None:
-        self.statuses: dict[Status, dict[str, Task]] = {status: {} for status in _STATUSES}
+        self.statuses = TasksByStatus()
         self.pending_best_effort = 0
         self.roles: dict[str, dict[Status, int]] = {}
         self.ready = 0
@@ -152,20 +190,23 @@ class Counts:
         """The same by role."""
 
     def enter(self, task: Task, status: Status) -> None:
-        self.statuses[status][task.key] = task
+        self.statuses.put(task, status)
         self._count(task, status, 1)
 
     def leave(self, task: Task, status: Status) -> None:
-        if self.statuses[status].pop(task.key, None) is not None:
+        if self.statuses.take(task.key, status) is not None:
             self._count(task, status, -1)
 
     def move(self, tasks: Sequence[Task], old: Status, new: Status) -> None:
         """Many tasks of one class and role from one status to another."""
-        source, target = self.statuses[old], self.statuses[new]
+        statuses = self.statuses
+        source, target = statuses[old], statuses.setdefault(new, {})
         for task in tasks:
             key = task.key
             del source[key]
             target[key] = task
+        if not source:
+            del statuses[old]
         first, many = tasks[0], len(tasks)
         if first.pods.request.best_effort:
             self.pending_best_effort += many * ((new is Status.PENDING) - (old is Status.PENDING))
@@ -183,8 +224,8 @@ class Counts:
     def replace(self, task: Task, old: Status) -> None:
         """Another reading of a pod takes the place of the last, which had another of the statuses
         HOLDS or the same."""
-        del self.statuses[old][task.key]
-        self.statuses[task.status][task.key] = task
+        self.statuses.take(task.key, old)
+        self.statuses.put(task, task.status)
         if old is not task.status:
             counts = self.roles[task.role]
             counts[old] -= 1
@@ -329,14 +370,14 @@ class Job(Group):
     priority: int = 0
     priority_class: str = ""
     phase: str = ""
-    annotations: dict[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=_no_texts)
     conditions: list[Json] = field(default_factory=list)
     min_resources: Amounts | None = None
     min_quantities: Json = field(default_factory=dict)
     """The same as written."""
-    role_minimums: dict[str, int] = field(default_factory=dict)
+    role_minimums: Mapping[str, int] = field(default_factory=_no_numbers)
     role_total: int = 0
-    min_sub_jobs: dict[str, int] = field(default_factory=dict)
+    min_sub_jobs: Mapping[str, int] = field(default_factory=_no_numbers)
     policies: tuple[SubGroupPolicy, ...] = ()
     sub_jobs: dict[str, SubJob] = field(default_factory=dict)
     preemptable: bool = False
@@ -507,9 +548,8 @@ class Job(Group):
         What a turn of a one-pod job comes to, so it is written out.
         """
         counts, key, role = self.counts, task.key, task.role
-        statuses = counts.statuses
-        del statuses[Status.PENDING][key]
-        statuses[Status.BINDING][key] = task
+        counts.statuses.take(key, Status.PENDING)
+        counts.statuses.put(task, Status.BINDING)
         of_role = counts.roles.get(role)
         if of_role is None:
             of_role = counts.roles[role] = {}

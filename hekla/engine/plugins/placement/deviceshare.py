@@ -386,9 +386,10 @@ class DeviceShare(Plugin):
         for device in asked:
             found = self._fit(device, self._asker(task), self.nodes, task.row, without=task.key)
             if found is not None and found.assignment is not None:
-                task.annotations.update(
-                    device.annotations(found.assignment, self.nodes.names[task.row], self.now)
-                )
+                task.annotations = {
+                    **task.annotations,
+                    **device.annotations(found.assignment, self.nodes.names[task.row], self.now),
+                }
         self.nodes.mark(task.row)
 
     def deallocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
@@ -402,9 +403,10 @@ class DeviceShare(Plugin):
         self.nodes.mark(task.row)
 
     def _forget(self, task: Task, asked: Iterable[Device]) -> None:
-        for device in asked:
-            for name in device.kind.written:
-                task.annotations.pop(name, None)
+        written = {name for device in asked for name in device.kind.written}
+        task.annotations = {
+            name: value for name, value in task.annotations.items() if name not in written
+        }
 
 
 def matching_rules(rules: Iterable[Mapping[str, str]], labels: Mapping[str, str]) -> frozenset[int]:
