@@ -184,10 +184,11 @@ class Counts:
         self.statuses = TasksByStatus()
         self.pending_best_effort = 0
         self.roles: dict[str, dict[Status, int]] = {}
+        """Tasks by role and status, of those that have a role."""
         self.ready = 0
         """Tasks that hold a place or have done their work (READY)."""
         self.ready_of: dict[str, int] = {}
-        """The same by role."""
+        """The same by role, of those that have one."""
 
     def enter(self, task: Task, status: Status) -> None:
         self.statuses.put(task, status)
@@ -211,22 +212,23 @@ class Counts:
         if first.pods.request.best_effort:
             self.pending_best_effort += many * ((new is Status.PENDING) - (old is Status.PENDING))
         role = first.role
-        counts = self.roles.get(role)
-        if counts is None:
-            counts = self.roles[role] = {}
-        counts[old] = counts.get(old, 0) - many
-        counts[new] = counts.get(new, 0) + many
         change = many * ((new in _READY_SET) - (old in _READY_SET))
-        if change:
-            self.ready += change
-            self.ready_of[role] = self.ready_of.get(role, 0) + change
+        self.ready += change
+        if role:
+            counts = self.roles.get(role)
+            if counts is None:
+                counts = self.roles[role] = {}
+            counts[old] = counts.get(old, 0) - many
+            counts[new] = counts.get(new, 0) + many
+            if change:
+                self.ready_of[role] = self.ready_of.get(role, 0) + change
 
     def replace(self, task: Task, old: Status) -> None:
         """Another reading of a pod takes the place of the last, which had another of the statuses
         HOLDS or the same."""
         self.statuses.take(task.key, old)
         self.statuses.put(task, task.status)
-        if old is not task.status:
+        if task.role and old is not task.status:
             counts = self.roles[task.role]
             counts[old] -= 1
             counts[task.status] = counts.get(task.status, 0) + 1
@@ -234,11 +236,15 @@ class Counts:
     def _count(self, task: Task, status: Status, by: int) -> None:
         if status is Status.PENDING and task.best_effort:
             self.pending_best_effort += by
-        counts = self.roles.setdefault(task.role, {})
-        counts[status] = counts.get(status, 0) + by
-        if status in _READY_SET:
+        ready = status in _READY_SET
+        if ready:
             self.ready += by
-            self.ready_of[task.role] = self.ready_of.get(task.role, 0) + by
+        role = task.role
+        if role:
+            counts = self.roles.setdefault(role, {})
+            counts[status] = counts.get(status, 0) + by
+            if ready:
+                self.ready_of[role] = self.ready_of.get(role, 0) + by
 
     def of(self, *statuses: Status) -> int:
         known, found = self.statuses, 0
@@ -550,13 +556,14 @@ class Job(Group):
         counts, key, role = self.counts, task.key, task.role
         counts.statuses.take(key, Status.PENDING)
         counts.statuses.put(task, Status.BINDING)
-        of_role = counts.roles.get(role)
-        if of_role is None:
-            of_role = counts.roles[role] = {}
-        of_role[Status.PENDING] = of_role.get(Status.PENDING, 0) - 1
-        of_role[Status.BINDING] = of_role.get(Status.BINDING, 0) + 1
         counts.ready += 1
-        counts.ready_of[role] = counts.ready_of.get(role, 0) + 1
+        if role:
+            of_role = counts.roles.get(role)
+            if of_role is None:
+                of_role = counts.roles[role] = {}
+            of_role[Status.PENDING] = of_role.get(Status.PENDING, 0) - 1
+            of_role[Status.BINDING] = of_role.get(Status.BINDING, 0) + 1
+            counts.ready_of[role] = counts.ready_of.get(role, 0) + 1
         task.status = Status.BINDING
         held = self.allocated
         for name, value in task.pods.request.amounts.items():
@@ -575,8 +582,13 @@ class Job(Group):
     ) -> int:
         """How many tasks of a role are in the given statuses, best-effort pending ones counted when
         asked."""
-        counts = self.counts.roles.get(role, {})
-        result = sum(counts.get(status, 0) for status in statuses)
+        if role:
+            counts = self.counts.roles.get(role, {})
+            result = sum(counts.get(status, 0) for status in statuses)
+        else:  # which a PodGroup may name, and hardly any does
+            result = sum(
+                1 for task in self.tasks.values() if not task.role and task.status in statuses
+            )
         if pending_empty and self.counts.pending_best_effort:
             result += sum(1 for task in self.pending() if task.role == role and task.best_effort)
         return result

@@ -15,6 +15,7 @@ import os
 import sqlite3
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -223,28 +224,44 @@ def columns(database: sqlite3.Connection) -> tuple[str, ...]:
 
 def read(path: Path, keep: Callable[[Record], T]) -> tuple[Digest, dict[int, T]]:
     """What `keep` makes of each row; every row is checked. Raises Damaged, sqlite3.Error, OSError."""
-    with closing(readable(path)) as database:
-        sound(database, path)
-        digest = digest_of(database, path)
-        rows: dict[int, T] = {}
-        versions = checksums = 0
-        for id, version, check, collection, key, data in database.execute(
-            "SELECT id, version, checksum, collection, key, data FROM objects ORDER BY id"
-        ):
-            try:
-                right = checksum(id, version, collection, key, data) == check
-            except TypeError:  # a deleted row has no data
-                right = False
-            if not right:
-                raise Damaged(path, f"the row {id} is not as it was stored")
-            rows[id] = keep(Record(id, collection, key, version, data))
-            versions += version
-            checksums += check
+    with ThreadPoolExecutor(1) as beside, closing(readable(path)) as database:
+        checked = beside.submit(_check, path)
+        try:
+            digest, rows, versions, checksums = _rows(database, path, keep)
+        finally:
+            checked.result()  # what SQLite itself finds says more
     if (len(rows), versions, checksums) != digest[3:]:
         raise Damaged(
             path, f"it has {len(rows)} rows, not the {digest.objects} that were stored last"
         )
     return digest, rows
+
+
+def _rows(
+    database: sqlite3.Connection, path: Path, keep: Callable[[Record], T]
+) -> tuple[Digest, dict[int, T], int, int]:
+    """The digest; what `keep` makes of each row; the sums of versions and checksums."""
+    digest = digest_of(database, path)
+    rows: dict[int, T] = {}
+    versions = checksums = 0
+    for id, version, check, collection, key, data in database.execute(
+        "SELECT id, version, checksum, collection, key, data FROM objects ORDER BY id"
+    ):
+        try:
+            right = checksum(id, version, collection, key, data) == check
+        except TypeError:  # a deleted row has no data
+            right = False
+        if not right:
+            raise Damaged(path, f"the row {id} is not as it was stored")
+        rows[id] = keep(Record(id, collection, key, version, data))
+        versions += version
+        checksums += check
+    return digest, rows, versions, checksums
+
+
+def _check(path: Path) -> None:
+    with closing(readable(path)) as database:
+        sound(database, path)
 
 
 def sound(database: sqlite3.Connection, path: Path) -> None:
