@@ -46,6 +46,10 @@ IGNORED = "Ignored"
 QUEUE_LIMITED = "QueueLimited"
 # PodGroup annotation, JSON: the numbers of the condition Waiting; Hekla's own
 EXPLANATION = "hekla.io/explanation"
+# annotation of a Job, PodGroup or pod: how long it runs at most, `1h30m` or whole seconds; Hekla's own
+WALLTIME = "hekla.io/walltime"
+# Queue annotation: the walltime of its jobs that say nothing; Hekla's own
+DEFAULT_WALLTIME = "hekla.io/default-walltime"
 
 # Grouping, queueing, gating.
 GROUP_NAME = "scheduling.k8s.io/group-name"  # pod annotation

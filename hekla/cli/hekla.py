@@ -44,6 +44,10 @@ COMMANDS = {
         "hekla.scheduler.replay",
         "run a scheduler's recording again and show the first difference (--policy FILE)",
     ),
+    "simulate": Command(
+        "hekla.cli.simulate",
+        "what a policy would do with a workload, in virtual time (several are compared)",
+    ),
     "completion": Command(
         "hekla.cli.completion", "print a completion script for bash, zsh or fish"
     ),

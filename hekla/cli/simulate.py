@@ -1,0 +1,153 @@
+"""`hekla simulate WORKLOAD`: what a policy would do with a workload, in virtual time.
+
+WORKLOAD is a log in Standard Workload Format (.swf, .swf.gz) or jobs in YAML.  Policies are compared
+side by side, each on the same jobs and the same cluster, from an empty cluster on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hekla.api.text import durations
+from hekla.cli.arguments import Parser
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from hekla.engine.framework.policy import Policy
+    from hekla.simulator.workload import Workload
+
+FORMATS = ("swf", "yaml")
+OUTPUTS = ("table", "csv", "json")
+
+
+def main(argv: list[str]) -> int:
+    """0 when everything was simulated, 2 when an input cannot be used."""
+    from hekla.scheduler.plugin_files import PluginFileError
+    from hekla.scheduler.policy_file import PolicyFileError
+    from hekla.simulator import swf
+
+    parser = Parser("hekla simulate", __doc__)
+    parser.add_argument("workload", help="the jobs")
+    parser.add_argument("--format", choices=FORMATS, help="of the workload, else by its name")
+    parser.add_argument("--cluster", metavar="FILE", help="nodes and queues: kubectl get -o yaml")
+    parser.add_argument(
+        "--policy",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="a scheduler's policy; several are compared",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the order of nodes that tie")
+    parser.add_argument("--until", metavar="DURATION", help="stop there: 36h, or seconds")
+    parser.add_argument("-o", dest="output", choices=OUTPUTS, default="table", help="output")
+    parser.add_argument(
+        "--estimates",
+        choices=swf.ESTIMATES,
+        default="requested",
+        help="walltimes of a log: those that users requested (where they did, else the actual run time), the actual ones, none",
+    )
+    parser.add_argument(
+        "--pod-processors",
+        type=int,
+        metavar="N",
+        help="processors of a log's pods at most (default: with --cluster 1, else all in one pod)",
+    )
+    arguments = parser.parse(argv)
+    try:
+        return _run(arguments)
+    except (OSError, ValueError, PolicyFileError, PluginFileError) as error:
+        print(f"hekla simulate: {error}", file=sys.stderr)
+        return 2
+
+
+def _run(arguments: Namespace) -> int:
+    from hekla.simulator import report
+    from hekla.simulator.outcome import outcome
+    from hekla.simulator.simulation import simulate
+
+    workload = read_workload(arguments)
+    policies = [
+        dataclasses.replace(policy, tie_seed=arguments.seed) if arguments.seed else policy
+        for policy in _policies(arguments.policy)
+    ]
+    names = [Path(one).stem for one in arguments.policy] or ["default"]
+    until = None if arguments.until is None else _moment(arguments.until)
+    for note in workload.notes:
+        print(f"note: {note}", file=sys.stderr)
+    runs = simulate(workload, policies, until)
+    if arguments.output == "csv":
+        print(report.as_csv(names, runs), end="")
+        return 0
+    outcomes = [outcome(name, run) for name, run in zip(names, runs)]
+    print((report.as_json if arguments.output == "json" else report.table)(outcomes), end="")
+    return 0
+
+
+def read_workload(arguments: Namespace) -> Workload:
+    """The jobs and their cluster.  Raises InputError."""
+    from hekla.simulator import clusterfile, jobfile, swf
+    from hekla.simulator.workload import InputError, checked
+
+    name: str = arguments.workload
+    bare = name.removesuffix(".gz")
+    form = arguments.format or ("swf" if bare.endswith(".swf") else "yaml")
+    if arguments.pod_processors is not None and arguments.pod_processors < 1:
+        raise InputError(f"--pod-processors = {arguments.pod_processors}: a whole number from 1 up")
+    text = read_text(Path(name))
+    if form == "swf":
+        each = arguments.pod_processors or (1 if arguments.cluster else 0)
+        workload = swf.read(
+            text.splitlines(), name, estimates=arguments.estimates, pod_processors=each
+        )
+    else:
+        workload = jobfile.read(text, name)
+    if arguments.cluster:
+        cluster, notes = clusterfile.read(read_text(Path(arguments.cluster)), arguments.cluster)
+        workload.cluster = cluster
+        workload.notes += notes
+    elif not workload.cluster:
+        raise InputError(f"{name}: it names no nodes; give a cluster with --cluster FILE")
+    return checked(workload, name)
+
+
+def read_text(path: Path) -> str:
+    """The text of a file, packed or not.  Raises OSError and InputError."""
+    from hekla.simulator.workload import InputError
+
+    data = path.read_bytes()
+    try:
+        if data[:2] == b"\x1f\x8b":
+            data = gzip.decompress(data)
+        return data.decode()
+    except (EOFError, gzip.BadGzipFile, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: it is no text, nor one that gzip packed: {error}") from error
+
+
+def _policies(paths: list[str]) -> list[Policy]:
+    from hekla.engine.policies import default_policy
+    from hekla.scheduler.plugin_files import find
+    from hekla.scheduler.policy_file import named_files, parse
+
+    policies = []
+    for path in paths:
+        text = Path(path).read_text()
+        found = find(named_files(text, path))
+        policies.append(parse(text, path, found.plugins, found.broken))
+    return policies or [default_policy()]
+
+
+def _moment(text: str) -> int:
+    from hekla.simulator.workload import InputError, microseconds
+
+    try:
+        found = float(text) if text.replace(".", "", 1).isdigit() else durations.seconds(text)
+        if found < 0:
+            raise ValueError
+    except ValueError:
+        raise InputError(f"--until = {text}: a duration such as 36h, or seconds") from None
+    return microseconds(found)

@@ -1,0 +1,71 @@
+"""`hekla simulate`: its flags, its files and its errors."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from hekla.cli.hekla import main
+
+LOG = "; MaxProcs: 4\n1 0 -1 10 4 -1 -1 -1 -1 -1 1\n2 1 -1 10 2 -1 -1 -1 -1 -1 1\n"
+POLICY = 'actions: "allocate, backfill"\ntiers:\n- plugins: [{name: gang}, {name: predicates}]\n'
+CLUSTER = "kind: Node\nmetadata: {name: n1}\nstatus: {allocatable: {cpu: 2, pods: 10}}\n---\n" + (
+    "kind: Node\nmetadata: {name: n2}\nstatus: {allocatable: {cpu: 4, pods: 10}}\n"
+)
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "log.swf.gz").write_bytes(gzip.compress(LOG.encode()))
+    (tmp_path / "one.yaml").write_text(POLICY)
+    (tmp_path / "two.yaml").write_text(POLICY)
+    (tmp_path / "cluster.yaml").write_text(CLUSTER)
+    return tmp_path
+
+
+def test_a_packed_log_as_json(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "log.swf.gz", "--policy", "one.yaml", "-o", "json"]) == 0
+    (figures,) = json.loads(capsys.readouterr().out)
+    assert figures["policy"] == "one"
+    assert figures["all"]["mean_wait"] == 4.5
+    assert figures["utilisation"] == {"cpu": 0.75}
+
+
+def test_policies_side_by_side_on_a_cluster(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--cluster", "cluster.yaml", "--policy", "one.yaml", "--policy", "two.yaml"]
+    assert main(["simulate", "log.swf.gz", *arguments, "-o", "csv"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == "one,job-00000001,default,4,4,0,0,10,0,1,0"
+    assert [line.split(",")[0] for line in lines] == ["policy", "one", "one", "two", "two"]
+
+
+def test_it_stops_when_it_is_told(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "log.swf.gz", "--until", "5s", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["all"]["ended"] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["none.swf"], "No such file"),
+        (["log.swf.gz", "--until", "late"], "--until = late: a duration such as 36h, or seconds"),
+        (["log.swf.gz", "--pod-processors", "0"], "--pod-processors = 0: a whole number from 1 up"),
+        (["one.yaml"], 'one.yaml:1: key "actions" does not exist; known are jobs, nodes, queues, objects'),
+        (["log.swf.gz", "--policy", "cluster.yaml"], "cluster.yaml:"),
+        (["log.swf.gz", "--cluster", "one.yaml"], "one.yaml: object 1 has no kind; Node, Queue, ..."),
+    ],
+)  # fmt: skip
+def test_bad_input_is_an_error_before_anything_runs(
+    files: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    assert main(["simulate", *arguments]) == 2
+    told = capsys.readouterr()
+    assert said in told.err
+    assert not told.out
+    assert "Traceback" not in told.err

@@ -1,0 +1,89 @@
+"""Jobs in YAML: what a file says, and how an error names its place."""
+
+from __future__ import annotations
+
+import pytest
+
+from hekla.simulator import clusterfile, jobfile
+from hekla.simulator.workload import InputError
+
+WHOLE = """\
+nodes:
+- allocatable: {cpu: 8}
+jobs:
+- name: a
+  duration: 1m
+  requests: {cpu: 500m}
+"""
+
+
+def test_what_is_left_out_is_filled_in() -> None:
+    workload = jobfile.read(WHOLE, "jobs.yaml")
+    (job,) = workload.jobs
+    assert (job.name, job.submit, job.duration, job.walltime) == ("a", 0, 60_000_000, None)
+    assert (job.pods, job.min_available, job.queue, job.processors) == (1, 1, "default", 0.5)
+    assert [one["kind"] for one in workload.cluster] == ["Node", "Queue"]
+
+
+def test_a_job_that_comes_again() -> None:
+    text = WHOLE + "  count: 3\n  every: 10s\n  submit: 5\n"
+    jobs = jobfile.read(text, "jobs.yaml").jobs
+    assert [(job.name, job.submit) for job in jobs] == [
+        ("a-0", 5_000_000),
+        ("a-1", 15_000_000),
+        ("a-2", 25_000_000),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("duration: 1m", "duraton: 1m", 'j:5: jobs.0: key "duraton" does not exist; did you mean "duration"?'),
+        ("duration: 1m", "duration: soon", "j:5: jobs.0: duration = 'soon': a duration such as 90s or 1h30m, or seconds from 0 up"),
+        ("duration: 1m", "duration: -3", "j:5: jobs.0: duration = -3: a duration such as 90s or 1h30m, or seconds from 0 up"),
+        ("duration: 1m", "duration: 1m\n  pods: 0", "j:6: jobs.0: pods = 0: a whole number from 1 up"),
+        ("duration: 1m", "duration: 1m\n  pods: two", "j:6: jobs.0: pods = 'two': expected `int`, got `str`"),
+        ("duration: 1m", "duration: 1m\n  minAvailable: 2", "j:6: jobs.0: minAvailable = 2: from 1 to pods = 1"),
+        ("cpu: 500m", "cpu: lots", "j:6: jobs.0.requests: cpu = 'lots': an amount such as 2, 500m or 8Gi"),
+        ("  duration: 1m\n", "", 'j:4: jobs: "duration" is missing'),
+        ("jobs:", "job:", 'j:3: key "job" does not exist; did you mean "jobs"?'),
+        ("jobs:", "jobs: [", "j:4: not YAML: "),
+        ("- allocatable: {cpu: 8}", "- allocatable: {cpu: 8}\n  count: 0", "j:3: nodes.0: count = 0: a whole number from 1 up"),
+    ],
+)  # fmt: skip
+def test_an_error_names_line_and_value_and_what_is_right(
+    before: str, after: str, said: str
+) -> None:
+    with pytest.raises(InputError) as error:
+        jobfile.read(WHOLE.replace(before, after), "j")
+    assert str(error.value).startswith(said)
+
+
+def test_a_cluster_as_kubectl_prints_it() -> None:
+    text = """\
+apiVersion: v1
+kind: List
+items:
+- {kind: Node, metadata: {name: a}, status: {allocatable: {cpu: "4"}}}
+- {kind: Pod, metadata: {name: b}}
+---
+kind: Queue
+metadata: {name: research}
+"""
+    objects, notes = clusterfile.read(text, "c.yaml")
+    assert [one["kind"] for one in objects] == ["Node", "Queue"]
+    assert notes == ["c.yaml: 1 of kind Pod left out"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("kind: Queue\nmetadata: {name: a}\n", "c.yaml: there is no Node in it"),
+        ("a: 1\n", "c.yaml: object 1 has no kind; Node, Queue, ..."),
+        ("a: [\n", "c.yaml:2: not YAML: "),
+    ],
+)
+def test_what_is_no_cluster(text: str, said: str) -> None:
+    with pytest.raises(InputError) as error:
+        clusterfile.read(text, "c.yaml")
+    assert str(error.value).startswith(said)
