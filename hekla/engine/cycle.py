@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from hekla.engine.actions import ACTIONS
+from hekla.engine.actions.notices import evict_on_notice, review_notices
 from hekla.engine.explain.unanswered import Unanswered
 from hekla.engine.framework.faults import fault
 from hekla.engine.framework.hooks import Hooks
@@ -58,6 +59,8 @@ def _run(
             # Whatever broke, the next action and the next cycle go on; what was half done is
             # undone.
             session.broke_off(f"action {name}", error)
+    if state.eviction_notices.given:
+        evict_on_notice(session)
     decided = close_session(session, stage)
     stage("", "")
     return decided
@@ -89,6 +92,9 @@ def open_session(
     session.stage = stage
     session.total = state.nodes.total()
     _open_shard(session)
+    if state.eviction_notices:
+        review_notices(session)
+        state.count_changes()
     if session.tree.real:
         session.opening_room()
     for job in session.active_jobs():

@@ -21,7 +21,8 @@ from hekla.api.trees import Json, Tree
 from hekla.engine.cycle import cycle
 from hekla.engine.framework.plugin import Plugin
 from hekla.engine.framework.policy import DEFAULT, Policy
-from hekla.engine.model.decisions import Decisions
+from hekla.engine.model.decisions import Decisions, EvictionNotice
+from hekla.engine.model.eviction_notices import EVICT_AT, EVICT_FOR
 from hekla.engine.model.state import State
 from hekla.engine.policies import read_policy
 
@@ -66,6 +67,8 @@ class World:
         self.pods: dict[str, Json] = {}
         self.groups: dict[str, Json] = {}
         self.decisions = Decisions()
+        self.tells_starts = False
+        """Whether pods that are bound say when they started."""
         self._made = 0
         self._remade = 0
         if default_queue:
@@ -294,7 +297,11 @@ class World:
             tree["spec"]["nodeName"] = bind.node
             tree["metadata"]["annotations"].update(bind.annotations)
             tree["status"]["phase"] = "Running"
+            if self.tells_starts:
+                tree["status"]["startTime"] = stamp(self.now)
             self.state.upsert_pod(tree)
+        for notice in self.decisions.notices or ():
+            self._mark(notice)
         for eviction in self.decisions.evictions:
             gone = self.pods.pop(eviction.pod, None)
             self.state.remove_pod(eviction.pod)
@@ -311,11 +318,23 @@ class World:
             }
             self.state.upsert_pod_group(tree)
 
+    def _mark(self, notice: EvictionNotice) -> None:
+        """A pod is told when it will be evicted, or that it may stay."""
+        tree = self.pods[notice.pod]
+        marks = tree["metadata"]["annotations"]
+        marks.pop(EVICT_AT, None)
+        marks.pop(EVICT_FOR, None)
+        if notice.at:
+            marks.update({EVICT_AT: stamp(notice.at), EVICT_FOR: notice.claimant})
+        self.state.upsert_pod(tree)
+
     def _again(self, gone: Json) -> None:
         """A pod in place of one that was evicted: the same but for its uid and its age, and without
         a node."""
         self._remade += 1
         meta, spec = gone["metadata"], {**gone["spec"], "nodeName": ""}
+        for mark in (EVICT_AT, EVICT_FOR):
+            meta["annotations"].pop(mark, None)
         made = {
             "metadata": {
                 **meta,

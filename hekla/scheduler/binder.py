@@ -13,20 +13,24 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, NamedTuple
 
+from msgspec import UNSET
 from prometheus_client import Histogram
 
 from hekla.api import nodeinfo, scheduling, shard, topology
 from hekla.api.kubernetes import claims, core, policy, priority, resource, storage
 from hekla.api.names import WAITING
+from hekla.api.text.times import stamp
 from hekla.engine.model.decisions import (
     Bind,
     Decisions,
     Event,
     Evict,
+    EvictionNotice,
     PodCondition,
     QueueStatus,
     ShardStatus,
 )
+from hekla.engine.model.eviction_notices import EVICT_AT, EVICT_FOR
 from hekla.engine.model.state import State
 from hekla.engine.model.tasks import Status
 from hekla.kube.client import Client
@@ -135,6 +139,8 @@ class Binder:
             self.pod_groups.update_early(group, decisions.explanations.get(group.key))
         for bind in decisions.binds:
             self.launch(self.bind(bind))
+        for notice in decisions.notices or ():
+            self.write_in_order(f"notice {notice.pod}", self.tell(notice))
         for eviction in decisions.evictions:
             self.launch(self.evict(eviction))
         told = {event.key: event for event in decisions.events if event.reason == FAILED}
@@ -407,13 +413,46 @@ class Binder:
             await self.client.patch(
                 core.POD, name, patch, namespace, type="strategic", subresource="status"
             )
-            await self.client.delete(core.POD, name, namespace, uid=evict.uid)
+            grace = None if evict.grace is UNSET else evict.grace
+            await self.client.delete(core.POD, name, namespace, grace=grace, uid=evict.uid)
         except (NotFound, Conflict):
             return  # it is gone, or another pod has its name
         except LOST as error:
             log.warning("%s could not be evicted: %s", evict.pod, error)
             self.state.evict_failed(evict.pod)
             self.state_changed()
+
+    async def tell(self, notice: EvictionNotice) -> None:
+        """Tell a pod when it will be evicted, as annotations and events; or that it may stay."""
+        namespace, name = split(notice.pod)
+        marks: dict[str, str | None] = {EVICT_AT: None, EVICT_FOR: None}
+        reason, message = (
+            "EvictionWithdrawn",
+            "Pod stays, because nobody waits for its room any more",
+        )
+        if notice.at:
+            marks = {EVICT_AT: stamp(notice.at), EVICT_FOR: notice.claimant or None}
+            purpose = f": {notice.purpose}" if notice.purpose else ""
+            reason = "EvictionNotice"
+            message = (
+                f"Pod will be evicted at {stamp(notice.at)}, because of {notice.reason}{purpose}"
+            )
+        if notice.job and notice.job != notice.pod:
+            group = reference("PodGroup", notice.job, "")
+            self.recorder.event(group, "Normal", reason, f"{name}: {message}")
+        pod = reference("Pod", notice.pod, notice.uid)
+        self.recorder.event(pod, "Warning" if notice.at else "Normal", reason, message)
+        patch = {"metadata": {"uid": notice.uid, "annotations": marks}}
+        try:
+            await self.client.patch(core.POD, name, patch, namespace)
+        except (NotFound, Conflict):
+            return  # it is gone, or another pod has its name
+        except LOST as error:
+            log.warning("%s could not be told of its eviction: %s", notice.pod, error)
+            if notice.at:
+                # It is not evicted without notice: the next cycle decides again.
+                self.state.evict_failed(notice.pod)
+                self.state_changed()
 
     # statuses
 

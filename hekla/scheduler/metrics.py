@@ -171,6 +171,8 @@ OF_CYCLES = {
             "Claims that would have taken back what was taken before",
             ("action",),
         ),
+        ("eviction_notices_total", "Pods that were told of their eviction", ("outcome",)),
+        ("eviction_loops_total", "Circles of evictions that were stopped", ()),
     )
 }
 """Metrics of cycles, by the engine's name for each."""

@@ -7,12 +7,15 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from hekla.engine.model.decisions import (
     Bind,
     Decisions,
     Event,
+    Evict,
+    EvictionNotice,
     PodCondition,
     PodGroupStatus,
     QueueStatus,
@@ -167,6 +170,85 @@ async def test_what_is_refused_is_pending_again_and_told(scene: Scene) -> None:
         "SchedulerError",
         message,
     )
+
+
+TOLD = EvictionNotice(
+    "default/p", "u", "default/job", 0, "preempt", "default/urgent", "room for job urgent"
+)
+
+
+async def test_a_pod_is_told_of_its_eviction_and_that_it_may_stay(scene: Scene) -> None:
+    for at in (1_000_000_000, 0):
+        told = msgspec.structs.replace(TOLD, at=at)
+        scene.binder.submit(Decisions(notices=[told]))
+    await scene.binder.settle()
+    keys = "hekla.io/evict-at", "hekla.io/evict-for"
+    assert [(where, how, patch["metadata"]) for where, how, patch in scene.server.patches] == [
+        (
+            "pods/p",
+            "merge",
+            {
+                "uid": "u",
+                "annotations": dict(zip(keys, ("2001-09-09T01:46:40Z", "default/urgent"))),
+            },
+        ),
+        ("pods/p", "merge", {"uid": "u", "annotations": dict.fromkeys(keys)}),
+    ], "in the order in which they were decided"
+    assert [told[:3] for told in scene.events.told] == [
+        ("PodGroup/job", "Normal", "EvictionNotice"),
+        ("Pod/p", "Warning", "EvictionNotice"),
+        ("PodGroup/job", "Normal", "EvictionWithdrawn"),
+        ("Pod/p", "Normal", "EvictionWithdrawn"),
+    ]
+    assert scene.events.told[1][3] == (
+        "Pod will be evicted at 2001-09-09T01:46:40Z, because of preempt: room for job urgent"
+    )
+
+
+async def test_nobody_is_evicted_whose_notice_could_not_be_written(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*given: Any, **more: Any) -> None:
+        raise ApiError(500, "InternalError", "not now")
+
+    monkeypatch.setattr(scene.server, "patch", refuse)
+    rules = policy(
+        plugins=[
+            "gang",
+            "priority",
+            "predicates",
+            {"name": "calm-eviction", "arguments": {"notice": "1m"}},
+        ],
+        actions="allocate, preempt",
+    )
+    scene.world.policy = rules
+    scene.world.priority_class("high", 10)
+    scene.world.job("lesser", cpu=8, min_available=0, on=["n1"], phase="Running")
+    scene.world.job("urgent", cpu=8, priority="high")
+    decisions = await scene.cycle()
+    assert [one.pod for one in decisions.notices or ()] == ["default/lesser-task-0"]
+    await scene.binder.settle()
+    assert scene.status("lesser-task-0") is Status.RUNNING
+    assert not scene.world.state.eviction_notices
+
+
+async def test_an_eviction_gives_the_time_that_it_says(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deleted: list[tuple[str, int | None]] = []
+
+    async def delete(kind: Any, name: str, namespace: str, **more: Any) -> None:
+        deleted.append((name, more["grace"]))
+
+    monkeypatch.setattr(scene.server, "delete", delete, raising=False)
+    plain = Evict("default/a", "u", "n1", "default/a", "preempt")
+    scene.binder.submit(
+        Decisions(
+            evictions=[plain, msgspec.structs.replace(plain, pod="default/b", uid="v", grace=60)]
+        )
+    )
+    await scene.binder.settle()
+    assert sorted(deleted) == [("a", None), ("b", 60)]
 
 
 @core(151)

@@ -22,6 +22,7 @@ import pytest
 from hekla.api import crds, scheduling, shard, topology
 from hekla.api.kubernetes import core
 from hekla.api.kubernetes.apiextensions import CUSTOM_RESOURCE_DEFINITION
+from hekla.api.text.times import instant, stamp
 from hekla.engine.model.state import State
 from hekla.kube.client import Client
 from hekla.kube.connection import config
@@ -289,6 +290,45 @@ async def test_a_lesser_pod_gives_way(site: Site) -> None:
     await site.until(told, "an event says who was evicted")
     with pytest.raises(NotFound):
         await site.pod("lesser-0")
+
+
+async def test_a_pod_is_told_before_it_gives_way_also_across_a_restart(site: Site) -> None:
+    """A minimum runtime keeps it, a notice follows, the scheduler is killed, and the pod leaves at
+    its time all the same."""
+    arguments = "{minRuntime: 2s, notice: 6s}"
+    site.policy.write_text(f"{POLICY}  - name: calm-eviction\n    arguments: {arguments}\n")
+    for name, value in (("low", 1), ("high", 1000)):
+        body = {"metadata": {"name": f"{site.name}-{name}"}, "value": value}
+        await site.client.create(core_priority(), body)
+    await site.node("n1", cpu="1")
+    site.start()
+    await site.job("lesser", 1, 0, priority=f"{site.name}-low")
+    await site.until_bound(1)
+    started = {"phase": "Running", "startTime": stamp(time.time())}
+    await site.client.patch(
+        core.POD, f"{site.name}-lesser-0", {"status": started}, "default", subresource="status"
+    )
+    await site.job("urgent", 1, priority=f"{site.name}-high")
+    marks: dict[str, str] = {}
+
+    async def told() -> bool:
+        marks.update((await site.pod("lesser-0"))["metadata"].get("annotations") or {})
+        events = {reason for reason, _ in await site.told("lesser-0")}
+        return "hekla.io/evict-at" in marks and "EvictionNotice" in events
+
+    await site.until(told, "the pod knows when it will be evicted")
+    at = instant(marks["hekla.io/evict-at"])
+    assert at >= instant(started["startTime"]) + 2 + 6
+    assert marks["hekla.io/evict-for"] == f"default/{site.name}-urgent"
+    site.stop(signal.SIGKILL)
+    site.start()
+
+    async def taken() -> bool:
+        return "urgent-0" in await site.bound()
+
+    await site.until(taken, "the urgent pod has the place")
+    assert time.time() >= at
+    assert "Evict" in {reason for reason, _ in await site.told("lesser-0")}
 
 
 def core_priority() -> Any:

@@ -76,7 +76,12 @@ GAUGES: dict[str, set[str]] = {
         for phase in ("inqueue", "pending", "running", "unknown", "completed")
     },
 }
-OURS: dict[str, set[str]] = {"bind_failures_total": set(), "evictions_held_back_total": {"action"}}
+OURS: dict[str, set[str]] = {
+    "bind_failures_total": set(),
+    "evictions_held_back_total": {"action"},
+    "eviction_notices_total": {"outcome"},
+    "eviction_loops_total": set(),
+}
 """What others do not have."""
 LATER = {"volcano_agent_oversubscription_resource_quantity"}
 """Of the agent that takes what is left over, which is not part of this."""

@@ -7,11 +7,14 @@ Reference: scheduler-core 6.7.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cmp_to_key
 from typing import TYPE_CHECKING
 
+from hekla.engine.explain.no_victims import Search
+from hekla.engine.framework.heap import OrderKey
+from hekla.engine.framework.statement import Evicted
 from hekla.engine.model.resources import EPSILON, Amounts, Floats, add, less_equal
 from hekla.engine.model.tasks import Job, Task, requests_of
 
@@ -45,10 +48,12 @@ class Bundle:
         return gain / cost if cost else math.inf
 
 
-def bundles_of(job: Job, tasks: Iterable[Task]) -> list[Bundle]:
-    """Split candidates of one job into those it can spare and the rest; the lowest priority is
-    spared first."""
-    ordered = sorted(tasks, key=lambda task: (task.priority, task.uid))
+def bundles_of(
+    job: Job, tasks: Iterable[Task], order: Callable[[Task], OrderKey] = lambda task: ()
+) -> list[Bundle]:
+    """Split candidates of one job into those it can spare and the rest; the first by `order` are
+    spared first, then the lowest priority."""
+    ordered = sorted(tasks, key=lambda task: (order(task), task.priority, task.uid))
     surplus = job.counts.ready - job.min_available
     if surplus < 0:
         return [Bundle(job, ordered, True)]
@@ -95,6 +100,32 @@ def approved(bundles: Iterable[Bundle], allowed: set[str]) -> list[Bundle]:
         if kept and (bundle.safe or len(kept) == len(bundle.tasks)):
             result.append(Bundle(bundle.job, kept, bundle.safe))
     return result
+
+
+def at_their_turn(
+    session: Session, preemptor: Job, bundles: list[Bundle], search: Search
+) -> list[Bundle]:
+    """What of the bundles nobody spares when those before it are on their way out: safe ones shrink
+    to it, whole ones stay only if all of them may go."""
+    if not session.votes.may_spare:
+        return bundles
+    trial = session.statement()
+    kept = []
+    for bundle in bundles:
+        gone = session.statement()
+        for task in bundle.tasks:
+            reason = session.votes.spares(task, preemptor)
+            search.spares(task, reason)
+            if not reason:
+                gone.evict(task, "trial")
+        left = [one.task for one in gone.operations if isinstance(one, Evicted)]
+        if left and (bundle.safe or len(left) == len(bundle.tasks)):
+            kept.append(Bundle(bundle.job, left, bundle.safe))
+            trial.merge(gone)
+        else:
+            gone.rollback()
+    trial.rollback()
+    return kept
 
 
 def sufficient(bundles: Iterable[Bundle], need: Amounts, room: Amounts) -> Iterator[list[Bundle]]:
@@ -161,12 +192,21 @@ def in_order(
                 if other < one:
                     return 1
         elif left.job is not right.job:
+            if session.votes.orders_victims:
+                first, second = _dearest(session, left), _dearest(session, right)
+                if first != second:
+                    return -1 if first < second else 1
             return (
                 1 if session.order.job_order(left.job) < session.order.job_order(right.job) else -1
             )
         return _compare(_last(left, need), _last(right, need))
 
     return sorted(bundles, key=cmp_to_key(compare))
+
+
+def _dearest(session: Session, bundle: Bundle) -> OrderKey:
+    """By which a bundle is compared with those of other jobs: the pod of it that would leave last."""
+    return max(session.votes.victim_key(task) for task in bundle.tasks)
 
 
 def _last(bundle: Bundle, need: Amounts) -> tuple[float, str, str, int]:

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hekla.engine.actions.allocate import Worksheet, worksheet
-from hekla.engine.actions.bundles import Bundle, approved, bundles_of, in_order, needed, sufficient
+from hekla.engine.actions.bundles import (
+    Bundle,
+    approved,
+    at_their_turn,
+    bundles_of,
+    in_order,
+    needed,
+    sufficient,
+)
 from hekla.engine.actions.evicting import commit, stands_back
 from hekla.engine.actions.victim_search import unresolvable
 from hekla.engine.explain.no_victims import Search
@@ -202,16 +210,21 @@ class GangPreempt:
                 if session.in_session(other) and self._may_go(session, job, one, other):
                     by_job.setdefault(other.key, []).append(one)
         allowed = {key: search.without_takers(session, job, tasks) for key, tasks in by_job.items()}
+        if session.votes.may_spare:
+            unspared = (search.without_spared(session, job, tasks) for tasks in allowed.values())
+            allowed = dict(zip(allowed, unspared))
+            search.untouched = 0
         found = [
             bundle
             for key, tasks in allowed.items()
             if tasks
-            for bundle in bundles_of(session.state.jobs[key], tasks)
+            for bundle in bundles_of(session.state.jobs[key], tasks, session.votes.victim_key)
         ]
         found = in_order(session, found, job, need, self.across_queues)
         candidates = [task for bundle in found for task in bundle.tasks]
         if not candidates:
             search.empty += 1
+            search.untouched += bool(search.kept)
             return []
         found = approved(
             found, {task.key for task in session.votes.evictable(self.name, job, candidates)}
@@ -223,7 +236,9 @@ class GangPreempt:
             search.sparing(
                 session, "evictable", lambda plugin: plugin.evictable(self.name, job, candidates)
             )
-        return in_order(session, found, job, need, self.across_queues)
+        return at_their_turn(
+            session, job, in_order(session, found, job, need, self.across_queues), search
+        )
 
     def _may_go(self, session: Session, job: Job, task: Task, other: Job) -> bool:
         return (

@@ -260,7 +260,10 @@ class _Preemption:
         trial = session.statement()
         queue = in_order(session, victims, task)
         while queue:
-            trial.evict(queue.pop(0), REASON)
+            victim = queue.pop(0)
+            if search.spares(victim, task):
+                continue
+            trial.evict(victim, REASON)
             if self._fits(task, row):
                 break
         if not trial or not self._fits(task, row):

@@ -25,6 +25,8 @@ class Shuffle:
             task for job in session.jobs() for task in job.counts.statuses[Status.RUNNING].values()
         ]
         for task in session.votes.victim_tasks(running):
+            if session.votes.spares(task, None):
+                continue
             statement = session.statement()
             statement.evict(task, self.name)
             statement.commit()

@@ -104,7 +104,8 @@ class VictimSearch:
             for one in self.session.state.nodes.tasks[row].values()
             if one.status in statuses and one.preemptable and may_go(one)
         ]
-        return self.met.without_takers(self.session, task.job, found)
+        found = self.met.without_takers(self.session, task.job, found)
+        return self.met.without_spared(self.session, task.job, found)
 
     def victims(self, task: Task, row: int, candidates: list[Task]) -> tuple[list[Task], bool]:
         """Whom the plugins let go, and whether that makes room; what they spare is noted."""
@@ -122,6 +123,15 @@ class VictimSearch:
             )
         return victims, enough
 
+    def spares(self, victim: Task, task: Task) -> bool:
+        """Whether a victim whose turn has come is spared, now that those before it leave."""
+        votes = self.session.votes
+        if not votes.may_spare:
+            return False
+        reason = votes.spares(victim, task.job)
+        self.met.spares(victim, reason)
+        return bool(reason)
+
     def evict_until(
         self, fits: Callable[[], bool], task: Task, victims: list[Task], may_go: MayGo | None = None
     ) -> Statement | None:
@@ -136,7 +146,7 @@ class VictimSearch:
                 trial.discard()
                 return None
             victim = queue.pop()
-            if may_go is None or may_go(victim):
+            if (may_go is None or may_go(victim)) and not self.spares(victim, task):
                 trial.evict(victim, self.action)
         return trial
 

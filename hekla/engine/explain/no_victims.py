@@ -14,10 +14,24 @@ if TYPE_CHECKING:
     from hekla.engine.framework.session import Session
 
 
+MOST_REASONS = 3
+"""Of those why pods may not be evicted now, how many a text names."""
+
+
 class Search:
     """What one task met on the nodes that it looked at, or one job in the domains."""
 
-    __slots__ = ("empty", "plugins", "short", "spared", "takers", "unbalanced", "whole")
+    __slots__ = (
+        "empty",
+        "kept",
+        "plugins",
+        "short",
+        "spared",
+        "takers",
+        "unbalanced",
+        "untouched",
+        "whole",
+    )
 
     def __init__(self) -> None:
         self.empty = 0
@@ -25,6 +39,10 @@ class Search:
         self.short = 0
         self.unbalanced = 0
         self.plugins: tuple[str, ...] = ()
+        self.kept: dict[str, dict[str, None]] = {}
+        """Why pods may not be evicted now -> which."""
+        self.untouched = 0
+        """Places where nobody else could have been asked."""
         self.takers: dict[str, None] = {}
         """Queues and jobs whose pods were left alone because they hold what was taken from the
         preemptor before."""
@@ -73,15 +91,35 @@ class Search:
                 kept.append(one)
         return kept
 
+    def spares(self, victim: Task, reason: str) -> None:
+        """A pod may not be evicted now, if there is a reason."""
+        if reason:
+            self.kept.setdefault(reason, {})[victim.key] = None
+
+    def without_spared(self, session: Session, job: Job, candidates: list[Task]) -> list[Task]:
+        """Those whom no plugin spares for now."""
+        votes = session.votes
+        if not votes.may_spare or not candidates:
+            return candidates
+        left = []
+        for one in candidates:
+            reason = votes.spares(one, job)
+            if reason:
+                self.spares(one, reason)
+            else:
+                left.append(one)
+        self.untouched += not left
+        return left
+
     def text(self, whose: str, places: str = "node") -> str:
         """As a clause; `whose` says which pods were looked for, `places` where."""
         if self.whole:
             return self.whole
         parts = []
-        if self.empty:
-            parts.append(
-                f"{_places(self.empty, places)} no running pod {whose} that may be evicted"
-            )
+        empty = self.empty - self.untouched
+        if empty > 0:
+            parts.append(f"{_places(empty, places)} no running pod {whose} that may be evicted")
+        parts += _kept(self.kept)
         if self.spared:
             who = " and ".join(self.plugins) or "the plugins together"
             verb = "spare" if len(self.plugins) != 1 else "spares"
@@ -110,8 +148,10 @@ class FailedSearches:
 
     def __init__(self, session: Session, hook: str) -> None:
         self.nodes, self.transfers = session.state.nodes, session.state.transfers
+        self.log, self.now = session.state.eviction_log, session.now
         self.possible = all(
-            plugin.reads.victims is Source.PREEMPTOR for plugin in session.hooks(hook)
+            plugin.reads.victims is Source.PREEMPTOR
+            for plugin in (*session.hooks(hook), *session.hooks("spares"))
         )
         self.searches: dict[Hashable, Search] = {}
         self.version = self.nodes.version
@@ -146,6 +186,7 @@ class FailedSearches:
             task.revocable_zone,
             mask.tobytes(),
             self.transfers.barred(job),
+            self.log.held_apart(job, self.now),
         )
 
     def known(self, like: Hashable) -> Search | None:
@@ -160,6 +201,20 @@ class FailedSearches:
         """A claim that was not `known` a moment ago has failed, and so left everything as it was."""
         self.searches[like] = search
         self.version = self.nodes.version
+
+
+def _kept(kept: dict[str, dict[str, None]]) -> list[str]:
+    """Whom plugins spare for now, the commonest reasons first."""
+    reasons = sorted(kept, key=lambda reason: (-len(kept[reason]), reason))
+    said = []
+    for reason in reasons[:MOST_REASONS]:
+        pods = list(kept[reason])
+        who = pods[0] if len(pods) == 1 else f"{len(pods)} pods such as {pods[0]}"
+        said.append(f"{who} may not be evicted now: {reason}")
+    rest = sum(len(kept[reason]) for reason in reasons[MOST_REASONS:])
+    if rest:
+        said.append(f"{rest} more for reasons like these")
+    return said
 
 
 def _places(count: int, kind: str) -> str:

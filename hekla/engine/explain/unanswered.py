@@ -17,9 +17,16 @@ from hekla.engine.model.annotations import (
     AFFINITY,
     ANTI_AFFINITY,
     COOLDOWN,
+    EVICTION_GRACE,
+    EVICTION_NOTICE,
+    EVICTION_RATE,
+    LAST_CHECKPOINT,
     MAX_UNAVAILABLE,
     MIN_AVAILABLE,
+    MIN_RUNTIME,
     NUMA_POLICY,
+    RESTART_COST,
+    SEMI_PREEMPTIBLE,
     TASK_ORDER,
     TRAFFIC,
     TYPE_ANNOTATION,
@@ -39,6 +46,16 @@ EVICTING = ("preempt", "reclaim", "shuffle")
 """Actions that ask `pdb` whom they may evict."""
 
 
+CALM = (
+    MIN_RUNTIME,
+    RESTART_COST,
+    LAST_CHECKPOINT,
+    SEMI_PREEMPTIBLE,
+    EVICTION_NOTICE,
+    EVICTION_GRACE,
+)
+
+
 class Field(NamedTuple, Generic[T]):
     """Something that can be asked for, and the plugins of which one has to be loaded."""
 
@@ -53,6 +70,10 @@ class Field(NamedTuple, Generic[T]):
 
 def _annotated(name: str, *plugins: str) -> Field[Job]:
     return Field(name, plugins, lambda one: bool(one.annotations.get(name)))
+
+
+def _of_queue(name: str, *plugins: str) -> Field[Queue]:
+    return Field(name, plugins, lambda queue: name in queue.annotations)
 
 
 def _of_class(name: str, *plugins: str) -> Field[Task]:
@@ -76,6 +97,7 @@ OF_JOBS: tuple[Field[Job], ...] = (
     *(_annotated(name, "sla") for name in reading.SLA_KEYS),
     *(_annotated(name, "tdm") for name in (reading.REVOCABLE_ZONE, MIN_AVAILABLE, MAX_UNAVAILABLE)),
     _annotated(TRAFFIC, "io-aware"),
+    *(_annotated(name, "calm-eviction") for name in CALM),
 )  # fmt: skip
 OF_PODS: tuple[Field[Task], ...] = (
     _of_class(NUMA_POLICY, "numa-aware"),
@@ -89,6 +111,7 @@ OF_PODS: tuple[Field[Task], ...] = (
     ),
 )
 OF_QUEUES: tuple[Field[Queue], ...] = (
+    *(_of_queue(name, "calm-eviction") for name in (MIN_RUNTIME, EVICTION_RATE)),
     Field("spec.affinity", ("nodegroup",), lambda queue: bool(queue.affinity)),
     Field("spec.deserved", ("capacity",), lambda queue: any(queue.deserved.values())),
     Field(
@@ -116,6 +139,7 @@ ANNOTATIONS = frozenset(
         MIN_AVAILABLE,
         MAX_UNAVAILABLE,
         TRAFFIC,
+        *CALM,
     }
 )
 """Those of `OF_JOBS` that are annotations."""

@@ -354,6 +354,7 @@ def _verdict(harmless: bool) -> _Hook:
 
 
 _ORDER = _Hook(_number, "a number", lambda *given: 0)
+_SECONDS = _Hook(_number, "a number", lambda *given: 0)
 _VOTE = _Hook(_vote, "PERMIT, ABSTAIN or REJECT", lambda *given: ABSTAIN)
 _VICTIMS = _Hook(
     lambda value: isinstance(value, Victims) and _tasks(value.tasks),
@@ -375,6 +376,9 @@ HOOKS: Mapping[str, _Hook] = {
     "prefilter": _Hook(lambda value: isinstance(value, str), "a text, empty where nothing is wrong", lambda *given: "a plugin failed"),
     "hyper_node_gradient": _Hook(_domains, "lists of domains", lambda group, domain, purpose: [[domain]]),
     "hyper_node_order": _Hook(_scores, "domain -> score", lambda *given: {}),
+    "spares": _Hook(lambda value: isinstance(value, str), "a text, empty where the pod may go", lambda *given: ""),
+    "victim_order": _ORDER, "eviction_notice": _SECONDS, "eviction_grace": _SECONDS,
+    "eviction_decided": _TOLD,
     "job_enqueued": _TOLD, "allocated": _TOLD, "deallocated": _TOLD,
 }  # fmt: skip
 VECTOR_HOOKS = ("filters", "scores", "predicate", "score")

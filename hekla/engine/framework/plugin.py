@@ -401,6 +401,32 @@ class Plugin:
             `return [one for one in candidates if self.overheated(one.row)]`
             """
 
+        def spares(self, victim: Task, preemptor: Job | None) -> str:
+            """Why the pod may not be evicted now, as a clause, or "".  Asked by every action that
+            evicts, whatever the tiers say: of each candidate, and again when its turn comes and
+            those before it are on their way out.  `preemptor` is None where nobody claims the room.
+
+            `return "it has just started" if self.now - victim.start < 60 else ""`
+            """
+
+        def victim_order(self, victim: Task) -> Comparable:
+            """A key for the order in which victims of one queue leave, before the order of their
+            jobs: the smaller leaves first.
+
+            `return victim.priority, self.loss(victim)`
+            """
+
+        def eviction_notice(self, victim: Task) -> float:
+            """Seconds between the decision to evict a pod and its eviction; the longest answer
+            counts.  The pod is told, and its room is promised meanwhile."""
+
+        def eviction_grace(self, victim: Task) -> int:
+            """Seconds between SIGTERM and SIGKILL of an evicted pod; 0 for the pod's own.  The first
+            answer counts."""
+
+        def eviction_decided(self, victim: Task, preemptor: Job | None) -> None:
+            """A pod is to be evicted, and that is not undone any more."""
+
         # Where pods may go
 
         def prefilter(self, task: Task) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from hekla.engine.framework.domains import Domains
@@ -21,7 +22,8 @@ from hekla.engine.framework.statement import Statement
 from hekla.engine.framework.view import CycleView
 from hekla.engine.framework.votes import Votes
 from hekla.engine.model.arrays import Rows
-from hekla.engine.model.decisions import Event
+from hekla.engine.model.decisions import Event, EvictionNotice
+from hekla.engine.model.eviction_notices import Notice
 from hekla.engine.model.resources import Amounts
 from hekla.engine.model.tasks import Job, Task
 from hekla.engine.model.transfers import IN_VAIN, OTHERS
@@ -147,6 +149,17 @@ class Session(CycleView):
             waiting.clear()
         else:
             self.promised.append(statement)
+
+    def tell(self, task: Task, notice: Notice) -> None:
+        """A pod is to be told when it will be evicted; 0 that it may stay."""
+        job = task.job.key if task.job is not None else ""
+        told = EvictionNotice(
+            task.key, task.uid, job, notice.at, notice.reason, notice.claimant, notice.purpose
+        )
+        if self.decisions.notices is msgspec.UNSET:
+            self.decisions.notices = []
+        self.decisions.notices.append(told)
+        self.metric("eviction_notices_total", 1.0, outcome="given" if notice.at else "withdrawn")
 
     def unpromise(self, task: Task) -> None:
         """Take back what was promised to one task."""

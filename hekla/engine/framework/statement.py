@@ -7,6 +7,7 @@ it had.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,6 +17,7 @@ import numpy as np
 
 from hekla.engine.model.arrays import Rows
 from hekla.engine.model.decisions import Bind, Evict
+from hekla.engine.model.eviction_notices import Notice
 from hekla.engine.model.explanations import purpose_of
 from hekla.engine.model.reasons import FitErrors
 from hekla.engine.model.tasks import NOWHERE, Job, Status, Task
@@ -146,7 +148,7 @@ class Statement:
         )
         for operation in self.operations:
             if isinstance(operation, Evicted):
-                self._decide_evict(operation.task, operation.reason, preemptor)
+                self._decide_evict(operation, preemptor)
                 continue
             for task in operation.tasks:
                 task.last = None
@@ -186,16 +188,47 @@ class Statement:
             ]
         session.decisions.binds.extend(binds)
 
-    def _decide_evict(self, task: Task, reason: str, preemptor: Job | None) -> None:
+    def _decide_evict(self, operation: Evicted, preemptor: Job | None) -> None:
         """A task that is on its way out is to be evicted, for `preemptor` if it is for somebody."""
-        session, job = self.session, task.job
+        session, task, reason = self.session, operation.task, operation.reason
+        job, votes = task.job, session.votes
         node = session.state.nodes.names[task.row]
         purpose = "" if preemptor is None else purpose_of(preemptor, job)
-        session.decisions.evictions.append(
-            Evict(task.key, task.uid, node, job.key if job is not None else "", reason, purpose)
-        )
+        notice = votes.eviction_notice(task) if operation.before is Status.RUNNING else 0.0
+        if notice > 0:
+            at = math.ceil(session.now + notice)
+            claimant = "" if preemptor is None else preemptor.key
+            pods = self._claim_of(task.row)
+            given = Notice(task.uid, at, reason, purpose, claimant, pods)
+            session.state.eviction_notices.given[task.key] = given
+            session.tell(task, given)
+        else:
+            session.decisions.evictions.append(
+                Evict(
+                    task.key,
+                    task.uid,
+                    node,
+                    job.key if job is not None else "",
+                    reason,
+                    purpose,
+                    votes.eviction_grace(task),
+                )
+            )
         session.evicted.append(task)
+        votes.eviction_decided(task, preemptor)
         session.state.transfers.evicted(task, preemptor)
+
+    def _claim_of(self, row: int) -> tuple[str, ...]:
+        """The pods that wait for room on a node; all that the statement places where none of them
+        is on that one."""
+        placed = [one for one in self.operations if isinstance(one, Placed)]
+        here = [
+            task.key
+            for one in placed
+            for task, at in zip(one.tasks, one.rows.tolist())
+            if at == row
+        ]
+        return tuple(here or (task.key for one in placed for task in one.tasks))
 
     def merge(self, other: Statement) -> None:
         self.operations.extend(other.operations)

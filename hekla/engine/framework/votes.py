@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+import msgspec
+
+from hekla.engine.framework.heap import OrderKey
 from hekla.engine.framework.hooks import Hooks
 from hekla.engine.framework.plugin import ABSTAIN, PERMIT, REJECT, Answer, Plugin, Victims, defines
 from hekla.engine.model.explanations import not_open
@@ -45,6 +48,8 @@ class Votes:
         ]
         self._overused = hooks("overused")
         self._prefilters = [plugin.prefilter for plugin in hooks("prefilter")]
+        self._spares = [(plugin, plugin.spares) for plugin in hooks("spares")]
+        self._victim_orders = [plugin.victim_order for plugin in hooks("victim_order")]
 
     def job_valid(self, job: Job) -> Answer | None:
         """None where the job is valid, else why not."""
@@ -183,6 +188,47 @@ class Votes:
         `going`: what queues are to lose beside that and hold still, by name.
         """
         return all(plugin.balanced(demand, victim, going) for plugin in self.hooks("balanced"))
+
+    @property
+    def may_spare(self) -> bool:
+        """Whether a plugin spares pods beside those that name victims."""
+        return bool(self._spares)
+
+    def spares(self, victim: Task, preemptor: Job | None) -> str:
+        """Why the pod may not be evicted now, or nothing."""
+        for plugin, spares in self._spares:
+            reason = spares(victim, preemptor)
+            if reason:
+                return f"{reason} ({plugin.name})"
+        return ""
+
+    @property
+    def orders_victims(self) -> bool:
+        """Whether a plugin says which victims of a queue leave first."""
+        return bool(self._victim_orders)
+
+    def victim_key(self, victim: Task) -> OrderKey:
+        """The smaller leaves first; equal for all where no plugin says."""
+        return tuple([order(victim) for order in self._victim_orders])
+
+    def eviction_notice(self, victim: Task) -> float:
+        """Seconds between the decision to evict a pod and its eviction."""
+        return max(
+            (plugin.eviction_notice(victim) for plugin in self.hooks("eviction_notice")),
+            default=0.0,
+        )
+
+    def eviction_grace(self, victim: Task) -> int | msgspec.UnsetType:
+        """Seconds between SIGTERM and SIGKILL; unset where they are the pod's own."""
+        for plugin in self.hooks("eviction_grace"):
+            grace = plugin.eviction_grace(victim)
+            if grace:
+                return int(grace)
+        return msgspec.UNSET
+
+    def eviction_decided(self, victim: Task, preemptor: Job | None) -> None:
+        for plugin in self.hooks("eviction_decided"):
+            plugin.eviction_decided(victim, preemptor)
 
     def victim_tasks(self, candidates: list[Task]) -> list[Task]:
         """Of the first tier that names any, all that its plugins name; less those whom a plugin of

@@ -12,3 +12,12 @@ NUMA_POLICY = "volcano.sh/numa-topology-policy"
 TYPE_ANNOTATION = "volcano.sh/resource-strategy-scoring-type"
 WEIGHT_ANNOTATION = "volcano.sh/resource-strategy-weight"
 TRAFFIC = "hekla.dev/task-traffic"
+
+# What `calm-eviction` answers, on pods and PodGroups unless said otherwise; Hekla's own.
+MIN_RUNTIME = "hekla.io/min-runtime"  # also on a Queue and a PriorityClass: 30m
+LAST_CHECKPOINT = "hekla.io/last-checkpoint"  # a time
+RESTART_COST = "hekla.io/restart-cost"  # 5m
+SEMI_PREEMPTIBLE = "hekla.io/semi-preemptible"  # true, false
+EVICTION_NOTICE = "hekla.io/eviction-notice"  # 2m
+EVICTION_GRACE = "hekla.io/eviction-grace"  # 60s
+EVICTION_RATE = "hekla.io/eviction-rate"  # on a Queue: 10/1h

@@ -43,11 +43,28 @@ class Evict(msgspec.Struct, frozen=True):
     purpose: str = ""
     """For whom: the job that gets the room, its queue and priority.  Empty where nobody in
     particular does."""
+    grace: int | msgspec.UnsetType = msgspec.UNSET
+    """Seconds between SIGTERM and SIGKILL, where they are not the pod's own."""
 
     @property
     def text(self) -> str:
         """The reason with its purpose, as people are told it."""
         return f"{self.reason}: {self.purpose}" if self.purpose else self.reason
+
+
+class EvictionNotice(msgspec.Struct, frozen=True):
+    """Tell this pod that it will be evicted, or that it will not be."""
+
+    pod: str
+    uid: str
+    job: str
+    at: int
+    """Seconds since 1970; 0 takes the notice back."""
+    reason: str
+    """The action, as of `Evict`."""
+    claimant: str = ""
+    """The job that gets the room."""
+    purpose: str = ""
 
 
 class Pipelined(msgspec.Struct, frozen=True):
@@ -137,6 +154,8 @@ class Decisions(msgspec.Struct):
     """Pods whose queue gate is to be lifted."""
     explanations: dict[str, Explanation] = {}
     """Job key -> why it waits."""
+    notices: list[EvictionNotice] | msgspec.UnsetType = msgspec.UNSET
+    """Unset where there are none, so that recordings made before there were any stay the same."""
     metrics: list[tuple[str, tuple[tuple[str, str], ...], float]] = []
     """Gauges and counters that plugins set: name, labels, value."""
     problems: list[str] = []

@@ -10,6 +10,7 @@ from hekla.api.names import GROUP_QUEUE_NAME, bare_pod_group_name
 from hekla.api.trees import Tree
 from hekla.engine.model import resources
 from hekla.engine.model.durations import instant
+from hekla.engine.model.eviction_notices import EVICT_AT, EvictionNotices
 from hekla.engine.model.jobs import JobTable
 from hekla.engine.model.nodes import NodeTable
 from hekla.engine.model.podclass import Minimum, PodClasses, TermTable
@@ -56,6 +57,7 @@ class PodTable:
         terms: TermTable,
         imply_claims: Callable[[Task, Tree, Tree], None],
         transfers: Transfers,
+        notices: EvictionNotices,
         scheduler_names: frozenset[str] | None,
         bare_pod_schedulers: frozenset[str],
         default_queue: str,
@@ -70,6 +72,7 @@ class PodTable:
         self.imply_claims = imply_claims
         """Told of a task with resource claims, and of its spec and status."""
         self.transfers = transfers
+        self.notices = notices
         self.scheduler_names = scheduler_names
         self.bare_pod_schedulers = bare_pod_schedulers
         self.default_queue = default_queue
@@ -112,6 +115,8 @@ class PodTable:
         ):
             return True
         task = self.read(tree)
+        if EVICT_AT in task.annotations or self.notices.read or self.notices.taken_back:
+            self.notices.pod_read(key, task.uid, task.annotations)
         if (
             old is not None
             and old.uid == task.uid
@@ -146,6 +151,7 @@ class PodTable:
         if task is None:
             return False
         self.transfers.pod_removed(task)
+        self.notices.pod_gone(key)
         self._forget(task)
         return True
 

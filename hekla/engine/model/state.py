@@ -17,6 +17,8 @@ from hekla.engine.model import resources
 from hekla.engine.model.claims.allocator import KINDS as CLAIM_KINDS
 from hekla.engine.model.claims.allocator import DeviceAllocator
 from hekla.engine.model.durations import instant, zone
+from hekla.engine.model.eviction_log import EvictionLog
+from hekla.engine.model.eviction_notices import EvictionNotices
 from hekla.engine.model.jobs import JobTable
 from hekla.engine.model.nodes import NodeTable
 from hekla.engine.model.podclass import PodClasses, TermTable
@@ -42,7 +44,7 @@ from hekla.engine.model.resources import ResourceSpace
 from hekla.engine.model.shapes import check
 from hekla.engine.model.shards import Shard
 from hekla.engine.model.spread_peers import KINDS as PEER_KINDS
-from hekla.engine.model.tasks import NOWHERE, Status
+from hekla.engine.model.tasks import NOWHERE, Status, Task
 from hekla.engine.model.transfers import Transfers, wants_of
 from hekla.engine.model.volumes import KINDS as VOLUME_KINDS
 from hekla.engine.model.volumes import VolumeBinder
@@ -112,6 +114,8 @@ class State:
         self.others: dict[str, dict[str, Tree]] = {}
         """Objects that only some plugins read, as JSON trees: kind -> key -> tree."""
         self.transfers = Transfers()
+        self.eviction_log = EvictionLog()
+        self.eviction_notices = EvictionNotices()
         self.claims = DeviceAllocator(self)
         self.pods = PodTable(
             self.nodes,
@@ -120,6 +124,7 @@ class State:
             self.terms,
             self.claims.extended.imply,
             self.transfers,
+            self.eviction_notices,
             None if scheduler_names is None else frozenset(scheduler_names),
             frozenset(bare_pod_schedulers),
             default_queue,
@@ -131,6 +136,8 @@ class State:
         self.ask_extender: Callable[[str, Tree, float], object] | None = None
         """Posts JSON to an address within so many seconds and gives the reply's; raises OSError or
         ValueError.  For `extender`."""
+        self.priority_annotations: dict[str, dict[str, str]] = {}
+        """PriorityClass -> its annotations."""
         self.rejected: dict[tuple[str, str], str] = {}
         """What was left out and why: (kind, key) -> reason."""
         self.version = 0
@@ -282,6 +289,8 @@ class State:
         """A PriorityClass came or changed."""
         check("PriorityClass", tree)
         value, default = int(tree.get("value", 0)), bool(tree.get("globalDefault"))
+        marks = dict(texts(tree.get("metadata") or {}, "annotations"))
+        self.priority_annotations[key_of(tree)] = marks
         if self.job_table.put_priority_class(key_of(tree), value, default):
             self.transfers.forget()
         self.version += 1
@@ -290,6 +299,7 @@ class State:
         """A PriorityClass is gone.  Takes the object or its name."""
         name = priority if isinstance(priority, str) else key_of(tree_of_object(priority))
         self.job_table.remove_priority_class(name)
+        self.priority_annotations.pop(name, None)
         self.transfers.forget()
         self.version += 1
 
@@ -387,6 +397,11 @@ class State:
         if task is None or task.status is not Status.RELEASING or task.terminating:
             return
         self.version += 1
+        self.eviction_notices.given.pop(pod, None)
+        self.keep(task)
+
+    def keep(self, task: Task) -> None:
+        """A pod that was to be evicted runs on."""
         self.nodes.change(task, task.row, Status.RELEASING, Status.RUNNING)
         self.pods.set_status(task, Status.RUNNING)
 

@@ -25,6 +25,7 @@ class _Order:
         self.ranks: dict[str, OrderKey] = {}
         self.queues: dict[str, OrderKey] = {}
         self.keys: dict[str, OrderKey] = {}
+        self.orders = session.votes.orders_victims
         self.at = len(session.state.nodes.log)
 
     def __call__(self, left: Task, right: Task) -> int:
@@ -32,6 +33,11 @@ class _Order:
         session, claiming = self.session, self.claiming
         mine = left.job if session.in_session(left.job) else None
         theirs = right.job if session.in_session(right.job) else None
+        if self.orders and mine is not None and theirs is not None and mine.queue == theirs.queue:
+            votes = session.votes
+            first, second = votes.victim_key(left), votes.victim_key(right)
+            if first != second:
+                return -1 if first < second else 1
         if mine is theirs:
             return self._later_first(left, right)
         if mine is None or theirs is None:
@@ -45,10 +51,10 @@ class _Order:
             if one != other:
                 return 1 if one < other else -1
             return self._later_first(left, right)
-        first, second = self._of_queue(mine, claiming), self._of_queue(theirs, claiming)
-        if first < second:
+        one, other = self._of_queue(mine, claiming), self._of_queue(theirs, claiming)
+        if one < other:
             return -1
-        return 1 if second < first else 0
+        return 1 if other < one else 0
 
     def before(self, left: Task, right: Task) -> bool:
         return self(left, right) < 0

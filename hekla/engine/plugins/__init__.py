@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hekla.engine.framework.plugin import Plugin
+from hekla.engine.plugins.fairness.calmeviction import CalmEviction
 from hekla.engine.plugins.fairness.capacity import Capacity
 from hekla.engine.plugins.fairness.cdp import CooldownProtection
 from hekla.engine.plugins.fairness.conformance import Conformance
@@ -44,6 +45,7 @@ _ALL: tuple[type[Plugin], ...] = (
     Pdb,
     ResourceQuota,
     CooldownProtection,
+    CalmEviction,
     Predicates,
     NodeOrder,
     BinPack,

@@ -55,14 +55,15 @@ def turn(world: World) -> Decisions:
     return decisions
 
 
-def settled(world: World, most: int = MOST_CYCLES) -> Settled:
-    """Cycles until two in a row decide nothing."""
+def settled(world: World, most: int = MOST_CYCLES, still_for: int = 2) -> Settled:
+    """Cycles until so many in a row decide nothing."""
     evictions = still = 0
     for number in range(most):
         decisions = turn(world)
         evictions += len(decisions.evictions)
-        still = 0 if decisions.evictions or decisions.binds else still + 1
-        if still == 2:
+        moved = decisions.evictions or decisions.binds or decisions.notices
+        still = 0 if moved else still + 1
+        if still == still_for:
             return Settled(evictions, number + 1, True, world)
     return Settled(evictions, most, False, world)
 
