@@ -22,6 +22,7 @@ from hekla.controllers.garbage import GarbageCollector
 from hekla.controllers.hypernode.controller import NODE, HyperNodeController
 from hekla.controllers.hypernode.discovery import DiscoveryController
 from hekla.controllers.job.controller import JobController
+from hekla.controllers.job.inqueue_listener import InqueueListener
 from hekla.controllers.jobflow.controller import JobFlowController
 from hekla.controllers.jobtemplate import JobTemplateController
 from hekla.controllers.podgroup import IdleWorkloads, PodGroupController
@@ -39,6 +40,7 @@ from hekla.kube.daemon import (
     gate,
     gate_flags,
     health_flags,
+    home_namespace,
     leader_flags,
     metrics_flags,
 )
@@ -144,6 +146,7 @@ def controllers_of(client: Client, recorder: Recorder, options: Options) -> list
             client, caches, recorder, most_retries=retries, most_pods=options.max_job_pods
         )
         add(jobs, options.worker_threads)
+        add(InqueueListener(client, home_namespace(options), jobs.let_in), 1)
     if enabled("queue-controller", options.controllers):
         queues = QueueController(client, caches, recorder, most_retries=retries)
         add(queues, options.worker_threads_for_queue)

@@ -148,6 +148,12 @@ def gate_flags() -> tuple[Flag, ...]:
 VERSION_FLAG = Flag("version", YES_NO, False, "print the version and exit")
 
 
+def home_namespace(options: Options) -> str:
+    """The namespace of what daemons write for each other, such as their leases."""
+    namespace: str = options.lock_object_namespace or options.leader_elect_resource_namespace
+    return namespace
+
+
 def gate(options: Options, name: str) -> bool:
     """Whether a feature gate is on."""
     return bool({**GATES, **options.feature_gates}[name])
@@ -281,9 +287,11 @@ async def _work(daemon: Daemon, run: Run) -> None:
     )
     if problem := durations.problem():
         raise DaemonError(f"--leader-elect-*: {problem}")
-    namespace = options.lock_object_namespace or options.leader_elect_resource_namespace
     daemon.election = LeaderElection(
-        daemon.client, options.leader_elect_resource_name, namespace, durations=durations
+        daemon.client,
+        options.leader_elect_resource_name,
+        home_namespace(options),
+        durations=durations,
     )
     await daemon.election.run(lambda: run(daemon))
 

@@ -94,7 +94,8 @@ class Binder:
     """Writes decisions to the API server.
 
     It calls `state_changed` when an answer changes the state, so that a cycle follows.  `seen`
-    gives the newest resourceVersion of a PodGroup, by its key, that the watch has shown.
+    gives the newest resourceVersion of a PodGroup, by its key, that the watch has shown; in
+    `namespace` PodGroups are announced that are let in together.
     """
 
     def __init__(
@@ -107,6 +108,7 @@ class Binder:
         *,
         batch: bool = True,
         seen: Callable[[str], str] = lambda group: "",
+        namespace: str = "",
     ) -> None:
         self.client = client
         self.state = state
@@ -124,7 +126,7 @@ class Binder:
         """Object -> its write in flight.  A newer write of the same object waits for it."""
         self.status_writer = StatusWriter(self.launch)
         self.pod_groups = PodGroupStatusUpdater(
-            client, state, self.write_in_order, self.status_writer, seen
+            client, state, self.write_in_order, self.status_writer, seen, namespace
         )
         self.deferred_events: dict[tuple[str, str], DeferredEvent] = {}
         """(Group, reason) -> the event that is recorded if the group still waits after a while."""

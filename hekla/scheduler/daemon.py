@@ -34,6 +34,7 @@ from hekla.kube.daemon import (
     gate,
     gate_flags,
     health_flags,
+    home_namespace,
     leader_flags,
     metrics_flags,
 )
@@ -206,6 +207,7 @@ class Scheduler:
         batch: bool = True,
         ring: Ring | None = None,
         taint_rules: bool = False,
+        namespace: str = "",
     ) -> None:
         self.state = state
         self.policy = policy
@@ -226,7 +228,14 @@ class Scheduler:
         self.problems: set[str] = set()
         seen = self.informers.versions_of(scheduling.POD_GROUP) if batch else lambda group: ""
         self.binder = Binder(
-            client, state, recorder, name, self.informers.changed.set, batch=batch, seen=seen
+            client,
+            state,
+            recorder,
+            name,
+            self.informers.changed.set,
+            batch=batch,
+            seen=seen,
+            namespace=namespace,
         )
         self.informers.cache_of(PERSISTENT_VOLUME_CLAIM).on_change(
             self.binder.volumes.claim_changed
@@ -390,6 +399,7 @@ async def work(daemon: Daemon) -> None:
         stuck_after=options.stuck_after,
         ring=ring,
         taint_rules=gate(options, "DRADeviceTaintRules"),
+        namespace=home_namespace(options),
     )
     try:
         await make_queues(daemon.client, options.default_queue)

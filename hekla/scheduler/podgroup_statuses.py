@@ -1,10 +1,10 @@
-"""Writes the statuses of PodGroups: the phase Inqueue at once, everything else as rarely as
-possible.
+"""Writes the statuses of PodGroups: the phase Inqueue at once or, in a flood, with those of other
+groups; everything else as rarely as possible.
 
 Half a dozen cycles decide about a group until it runs, and each finds something new: a condition, a
 phase, one more running pod.  The status is written when it stops changing (decision 0202).  Nothing
-is lost by waiting: the phase that the controller waits for is written at once, and a scheduler that
-restarts reads the group and decides again.
+is lost by waiting: the phase that the controller waits for is written or announced at once, and a
+scheduler that restarts reads the group and decides again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ import msgspec
 
 from hekla.api import scheduling
 from hekla.api.kinds import read_as
-from hekla.api.names import EXPLANATION, WAITING
+from hekla.api.names import EXPLANATION, JOB_VERSION, WAITING
 from hekla.api.text.times import stamp
 from hekla.engine.model.decisions import PodGroupStatus
 from hekla.engine.model.explanations import Explanation
@@ -30,6 +30,7 @@ from hekla.kube.client import Client
 from hekla.kube.errors import ApiError, Conflict, NotFound
 from hekla.kube.http.client import TransportError
 from hekla.kube.status_writer import StatusWriter
+from hekla.scheduler.inqueue_announcer import InqueueAnnouncer
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +49,9 @@ SLOW = 0.05
 because few writes at a time are no load."""
 EARLY = 4
 """Early writes in flight at a time: those of groups that have just begun to run."""
+UNHEARD = 3.0
+"""Seconds after which the phase of an announced group is written whose pods have not come, however
+busy the server is, where it is not known that somebody reads announcements."""
 KEPT = 1000
 """Groups that are gone and still remembered as running, besides as many as there are jobs."""
 REMEMBERED = LONGEST_DELAY + 5.0
@@ -90,7 +94,8 @@ class PodGroupStatusUpdater:
     """Writes what cycles decided about PodGroups.
 
     `write_in_order` starts urgent writes, `status_writer` those that nobody waits for; `seen` gives
-    the newest resourceVersion of a group that the watch has shown.
+    the newest resourceVersion of a group that the watch has shown.  In `namespace` the groups are
+    announced that are let in together; "" for none.
     """
 
     def __init__(
@@ -100,6 +105,7 @@ class PodGroupStatusUpdater:
         write_in_order: Work,
         status_writer: StatusWriter,
         seen: Callable[[str], str] = lambda key: "",
+        namespace: str = "",
     ) -> None:
         self.client = client
         self.state = state
@@ -115,21 +121,27 @@ class PodGroupStatusUpdater:
         self.reported_running: dict[str, str] = {}
         """Groups whose phase Running was written early -> their uid."""
         self.admitted: set[str] = set()
-        """Groups whose phase Inqueue is written."""
+        """Groups whose phase Inqueue is written or announced."""
+        self.announcer = InqueueAnnouncer(
+            client, namespace, status_writer.launch, self.write_admissions
+        )
 
     def update(self, group: PodGroupStatus, explained: Explanation | None = None) -> None:
-        """Write the phase Inqueue at once, and defer everything else."""
+        """Write or announce the phase Inqueue at once, and defer everything else."""
         if group.phase != "Running":
             self.reported_running.pop(group.key, None)
+        if group.phase != "Inqueue":
+            self.announcer.heard(group.key)
         if (
             group.phase == "Inqueue"
             and group.key not in self.admitted
             and self.pods_wait_for(group.key)
         ):
             self.admitted.add(group.key)
-            self.deferred.pop(group.key, None)
-            self.status_writer.drop(f"group {group.key}")
-            self.write_in_order(f"group {group.key}", self.write(group, explained))
+            if self.is_of_a_job(group) and self.announcer.announce(group.key, group.uid):
+                self.defer(group, explained)
+            else:
+                self.write_now(group, explained)
         elif self.is_written(group):
             self.deferred.pop(group.key, None)
             self.status_writer.drop(f"group {group.key}")
@@ -156,12 +168,29 @@ class PodGroupStatusUpdater:
                 key: uid for key, uid in self.reported_running.items() if key in self.state.jobs
             }
         self.reported_running[group.key] = group.uid
-        self.deferred.pop(group.key, None)
-        self.status_writer.drop(f"group {group.key}")
+        self.announcer.heard(group.key)
         self.admitted.discard(group.key)
-        task = self.write_in_order(f"group {group.key}", self.write(group, explained))
+        task = self.write_now(group, explained)
         self.early_writes.add(task)
         task.add_done_callback(self.early_writes.discard)
+
+    def write_now(self, group: PodGroupStatus, explained: Explanation | None) -> asyncio.Task[None]:
+        """Start a write in the place of one that was deferred."""
+        self.deferred.pop(group.key, None)
+        self.status_writer.drop(f"group {group.key}")
+        return self.write_in_order(f"group {group.key}", self.write(group, explained))
+
+    def write_admissions(self, groups: Iterable[str]) -> None:
+        """Write the phase Inqueue of groups whose announcement nobody has heard."""
+        for key in groups:
+            deferred = self.deferred.get(key)
+            if deferred is not None and deferred.status.phase == "Inqueue":
+                self.write_now(deferred.status, deferred.explained)
+
+    def is_of_a_job(self, group: PodGroupStatus) -> bool:
+        """Whether Hekla's job controller has made the group: nobody else hears announcements."""
+        job = self.state.jobs.get(group.key)
+        return job is not None and JOB_VERSION in job.annotations
 
     def pods_wait_for(self, group: str) -> bool:
         """Whether the controller creates the group's pods only once its phase is Inqueue.
@@ -203,13 +232,17 @@ class PodGroupStatusUpdater:
             del self.written[key]
         stable = self.client.debounce.delay(DELAY, LONGEST_DELAY)
         for key, (group, explained, since, changed) in list(self.deferred.items()):
-            if now - changed < stable and now - since < max(stable, 3 * DELAY):
+            patience = stable
+            if group.phase == "Inqueue" and self.pods_wait_for(key) and not self.announcer.is_heard:
+                patience = min(stable, UNHEARD)
+            if now - changed < patience and now - since < max(patience, 3 * DELAY):
                 continue
             if now - since < max(stable, STARTING * DELAY) and self.is_starting(group):
                 continue
             del self.deferred[key]
             if group.phase != "Inqueue":
                 self.admitted.discard(key)
+            self.announcer.forget(key)
             self.status_writer.put(f"group {key}", partial(self.start, group, explained))
         self.timer = loop.call_later(stable / 8, self.flush) if self.deferred else None
 

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hekla.api import batch, bus, crds, names, scheduling
+from hekla.api import batch, bus, crds, inqueue, names, scheduling
 from hekla.api.kinds import Kind
 from hekla.api.kubernetes import core
 from hekla.api.kubernetes.apiextensions import CUSTOM_RESOURCE_DEFINITION
@@ -32,6 +32,7 @@ from tests.apiserver_process import ApiServerProcess
 Tree = dict[str, Any]
 T = TypeVar("T")
 PATIENCE = 60.0
+HOME = "volcano-system"
 SERVED_IN = 60.0
 
 
@@ -108,6 +109,23 @@ class Cluster:
         self.hold = False
         for group in self.groups:
             await self._schedule(group)
+
+    async def home(self) -> None:
+        """Make the namespace of what the scheduler and the controllers write for each other."""
+        with contextlib.suppress(AlreadyExists):
+            await self.client.create(core.NAMESPACE.untyped, {"metadata": {"name": HOME}})
+
+    async def announce(self, *groups: tuple[str, str]) -> None:
+        """Let PodGroups in, given as (namespace/name, uid), as a scheduler does with many."""
+        body = {"data": {inqueue.KEY: inqueue.written(groups)}}
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                await self.client.patch(core.CONFIG_MAP.untyped, inqueue.NAME, body, HOME)
+                return
+            except NotFound:
+                assert time.monotonic() < deadline, "the controllers read no announcements"
+                await asyncio.sleep(0.05)
 
     def _kubelet(self, old: Tree | None, new: Tree | None) -> None:
         if new is None:
@@ -360,6 +378,7 @@ async def running(
     async with Client(load(str(server.internal_kubeconfig)), pool=32) as client:
         await install(client)
         cluster = Cluster(client)
+        await cluster.home()
         await cluster.start()
         async with controllers(server, *flags, speak=speak):
             try:

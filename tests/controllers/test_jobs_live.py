@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from hekla.api import batch, scheduling
+from hekla.api import batch, inqueue, scheduling
 from hekla.api.kubernetes import core, networking
 from hekla.controllers import records
 from hekla.controllers.job.pod_control import PodControl
 from hekla.kube.controller import Expectations
 from hekla.kube.events import Recorder
 from tests.apiserver_process import ApiServerProcess, shared_apiserver
-from tests.controllers.cluster import Cluster, a_task, on, running
+from tests.controllers.cluster import HOME, Cluster, a_task, on, running
 
 __all__ = ["shared_apiserver"]
 
@@ -45,6 +45,28 @@ async def test_pods_wait_for_the_scheduler(cluster: Cluster) -> None:
     assert not cluster.names("gang")
     await cluster.release()
     await cluster.phase("gang", "Running")
+
+
+async def test_pods_are_made_of_the_groups_that_the_scheduler_announces(cluster: Cluster) -> None:
+    """The phase of the PodGroup does not say so yet."""
+    cluster.hold = True
+    jobs = [await cluster.job(name, a_task("a", 1)) for name in ("in", "waits", "other")]
+    groups = [f"default/{job.metadata.name}-{job.metadata.uid}" for job in jobs]
+    for group in groups:
+        await cluster.until(lambda group=group: cluster.groups.get(group))
+    let_in, _, other = (cluster.groups.get(group) for group in groups)
+    assert let_in is not None and other is not None
+    lines = [(groups[0], let_in.metadata.uid), (groups[2], "of-an-earlier-group")]
+    await cluster.announce(*lines)
+    await cluster.phase("in", "Running")
+    assert cluster.groups.get(groups[0]).status.phase == ""
+    assert not cluster.names("waits") and not cluster.names("other")
+    await cluster.client.delete(core.CONFIG_MAP, inqueue.NAME, HOME)
+    await cluster.announce((groups[2], other.metadata.uid))  # it is there again
+    await cluster.phase("other", "Running")
+    assert not cluster.names("waits")
+    await cluster.release()
+    await cluster.phase("waits", "Running")
 
 
 @pytest.mark.scenario("controllers", 4)

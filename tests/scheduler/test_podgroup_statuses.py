@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hekla.api.names import EXPLANATION, WAITING
+from hekla.api.names import EXPLANATION, JOB_VERSION, WAITING
 from hekla.engine.model.decisions import PodGroupStatus
 from hekla.engine.model.explanations import Explanation, NodeReason
 from hekla.engine.model.tasks import Status
@@ -304,3 +304,62 @@ async def test_a_group_that_began_again_says_so_again(scene: Scene) -> None:
         scene.groups.update_early(scene.status(phase, 0, READY))
         assert bool(scene.groups.early_writes) is (phase == "Running")
     await scene.settle()
+
+
+@pytest.fixture
+async def flood(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The scene in a flood; gives the groups that are announced."""
+    announced: list[str] = []
+
+    def announce(group: str, uid: str) -> bool:
+        assert uid == scene.job.pg_uid
+        announced.append(group)
+        return True
+
+    monkeypatch.setattr(scene.groups.announcer, "announce", announce)
+    monkeypatch.setattr(scene.groups, "pods_wait_for", lambda key: True)
+    monkeypatch.setattr(AdaptiveDebounce, "delay", lambda self, shortest, longest: longest)
+    monkeypatch.setattr(writing, "LONGEST_DELAY", 0.2)
+    scene.job.annotations = {JOB_VERSION: "0"}
+    return announced
+
+
+async def test_a_group_that_is_announced_and_runs_is_written_once(
+    scene: Scene, flood: list[str]
+) -> None:
+    scene.groups.update(scene.status("Inqueue", 0))
+    scene.groups.update(scene.status("Inqueue", 0))
+    scene.groups.update(scene.status("Running", 2, READY))
+    await scene.settle()
+    assert (flood, scene.phases()) == (["default/job"], ["Running"])
+
+
+async def test_an_announced_group_whose_pods_do_not_come_is_written(
+    scene: Scene, flood: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "LONGEST_DELAY", 1000.0)
+    monkeypatch.setattr(writing, "UNHEARD", 0.05)
+    scene.groups.update(scene.status("Inqueue", 0))
+    await asyncio.sleep(0.06)
+    scene.groups.flush()
+    await scene.settle()
+    assert (flood, scene.phases()) == (["default/job"], ["Inqueue"])
+
+
+async def test_a_group_whose_announcement_nobody_has_read_is_written_at_once(
+    scene: Scene, flood: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "LONGEST_DELAY", 1000.0)
+    scene.groups.update(scene.status("Inqueue", 0))
+    scene.groups.write_admissions(["default/job", "default/other"])
+    await scene.settle()
+    assert (flood, scene.phases()) == (["default/job"], ["Inqueue"])
+
+
+async def test_a_group_that_no_job_controller_of_ours_has_made_is_not_announced(
+    scene: Scene, flood: list[str]
+) -> None:
+    scene.job.annotations = {}
+    scene.groups.update(scene.status("Inqueue", 0))
+    await scene.settle()
+    assert (flood, scene.phases()) == ([], ["Inqueue"])

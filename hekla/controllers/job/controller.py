@@ -89,6 +89,10 @@ class JobController(Controller):
         self._memories.command(key, action, f"{action} was asked for")
         self.queue.add(key)
 
+    def let_in(self, group: str, uid: str) -> None:
+        """Create the pods of a PodGroup (namespace/name) that the scheduler has let in."""
+        self._handlers.let_in(group, uid)
+
     # -- reconcile ---------------------------------------------------------------------------------
 
     async def reconcile(self, key: str) -> float | None:

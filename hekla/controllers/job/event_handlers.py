@@ -117,6 +117,14 @@ class EventHandlers:
             cause = f"pod {pod.metadata.name} was deleted"
             self._memories.of(key, job).triggers.append(replace(trigger, cause=cause))
 
+    def let_in(self, group: str, uid: str) -> None:
+        """The scheduler has let a PodGroup in, and its phase does not say so yet."""
+        self._groups.let_in[group] = uid
+        known = self._caches.groups.get(group)
+        key = _job_of(known) if known is not None and known.metadata.uid == uid else None
+        if key is not None:
+            self._queue.add(key, urgent=True)
+
     def _group_changed(
         self, old: scheduling.PodGroup | None, new: scheduling.PodGroup | None
     ) -> None:
@@ -126,6 +134,11 @@ class EventHandlers:
         if key is None:
             return
         ours = self._expectations.show(key, old, new)
+        old = self._groups.as_let_in(old) if old is not None else None
+        if new is None or lets_pods_in(new):
+            self._groups.let_in.pop(key_of(group), None)
+        else:
+            new = self._groups.as_let_in(new)
         job = self._statuses.newest(key)
         if job is None:
             return

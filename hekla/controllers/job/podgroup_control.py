@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from hekla.api import batch, names, scheduling
+from hekla.api.bounded import BoundedCache
 from hekla.controllers.job.layout import Layout
-from hekla.controllers.job.podgroup import difference, group_body
+from hekla.controllers.job.podgroup import difference, group_body, lets_pods_in
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
 from hekla.kube.controller import Expectations
 from hekla.kube.errors import AlreadyExists, Conflict, NotFound
 from hekla.kube.objects import unread
 
+MOST_LET_IN = 50_000
 _CREATED = unread(scheduling.POD_GROUP)
 
 
@@ -24,9 +28,13 @@ class PodGroupControl:
     client: Client
     groups: Cache[scheduling.PodGroup]
     expectations: Expectations
+    let_in: BoundedCache[str, str] = field(default_factory=lambda: BoundedCache(MOST_LET_IN))
+    """PodGroups that the scheduler has let in and whose phase does not say so yet -> their uid.
+    What is dropped is let in when the phase is written."""
 
     def of(self, job: batch.Job) -> scheduling.PodGroup | None:
-        """The job's PodGroup; one of the name that was used before Volcano 1.5 is taken over."""
+        """The job's PodGroup, let in as it is known to be; one of the name that was used before
+        Volcano 1.5 is taken over."""
         namespace = job.metadata.namespace
         name = names.pod_group_name(job.metadata.name, job.metadata.uid)
         for candidate in (name, job.metadata.name):
@@ -34,8 +42,16 @@ class PodGroupControl:
             if group is not None and not group.metadata.deletion_timestamp:
                 owner = group.metadata.controller()
                 if owner is None or owner.uid == job.metadata.uid:
-                    return group
+                    return self.as_let_in(group)
         return None
+
+    def as_let_in(self, group: scheduling.PodGroup) -> scheduling.PodGroup:
+        """The PodGroup, in the phase Inqueue if it was announced that it is."""
+        meta = group.metadata
+        if self.let_in.get(f"{meta.namespace}/{meta.name}") != meta.uid or lets_pods_in(group):
+            return group
+        status = msgspec.structs.replace(group.status, phase=scheduling.PodGroupPhase.INQUEUE)
+        return msgspec.structs.replace(group, status=status)
 
     async def ensure(
         self,

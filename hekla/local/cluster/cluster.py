@@ -278,6 +278,8 @@ class Cluster:
         own_bound = optional("max-job-pods", settings.max_job_pods, MOST_PODS)
         # the supervisor runs one of each; leader election would cost seconds at every start
         alone = "--leader-elect=false"
+        # what daemons write for each other; the namespace that they have on other clusters is not here
+        home = "--leader-elect-resource-namespace=kube-system"
         return [
             Program(
                 "apiserver",
@@ -362,7 +364,7 @@ class Cluster:
                     f"--client-ca-file={self.pki / 'ca.crt'}",
                 ),
             ),
-            Program("controllers", ("controllers", internal, alone, *own_bound)),
+            Program("controllers", ("controllers", internal, alone, home, *own_bound)),
             Program(
                 "scheduler",
                 (
@@ -370,6 +372,7 @@ class Cluster:
                     internal,
                     "--default-scheduler",
                     alone,
+                    home,
                     f"--scheduler-conf={settings.scheduler_conf or self.policy}",
                 ),
                 after="agent"
