@@ -22,7 +22,7 @@ from hekla.engine.cycle import cycle
 from hekla.engine.framework.plugin import Plugin
 from hekla.engine.framework.policy import DEFAULT, Policy
 from hekla.engine.model.decisions import Decisions, EvictionNotice
-from hekla.engine.model.eviction_notices import EVICT_AT, EVICT_FOR
+from hekla.engine.model.evictions.notices import EVICT_AT, EVICT_FOR
 from hekla.engine.model.state import State
 from hekla.engine.policies import read_policy
 

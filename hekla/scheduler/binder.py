@@ -30,7 +30,7 @@ from hekla.engine.model.decisions import (
     QueueStatus,
     ShardStatus,
 )
-from hekla.engine.model.eviction_notices import EVICT_AT, EVICT_FOR
+from hekla.engine.model.evictions.notices import EVICT_AT, EVICT_FOR
 from hekla.engine.model.state import State
 from hekla.engine.model.tasks import Status
 from hekla.kube.client import Client

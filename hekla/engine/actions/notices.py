@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hekla.api.text.times import stamp
 from hekla.engine.model.decisions import Evict
 from hekla.engine.model.durations import instant
-from hekla.engine.model.eviction_notices import Notice
+from hekla.engine.model.evictions.notices import Notice
 from hekla.engine.model.tasks import NOWHERE, PREEMPTABLE, Status, Task
 
 if TYPE_CHECKING:

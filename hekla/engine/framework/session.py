@@ -23,7 +23,7 @@ from hekla.engine.framework.view import CycleView
 from hekla.engine.framework.votes import Votes
 from hekla.engine.model.arrays import Rows
 from hekla.engine.model.decisions import Event, EvictionNotice
-from hekla.engine.model.eviction_notices import Notice
+from hekla.engine.model.evictions.notices import Notice
 from hekla.engine.model.resources import Amounts
 from hekla.engine.model.tasks import Job, Task
 from hekla.engine.model.transfers import IN_VAIN, OTHERS

@@ -17,7 +17,7 @@ import numpy as np
 
 from hekla.engine.model.arrays import Rows
 from hekla.engine.model.decisions import Bind, Evict
-from hekla.engine.model.eviction_notices import Notice
+from hekla.engine.model.evictions.notices import Notice
 from hekla.engine.model.explanations import purpose_of
 from hekla.engine.model.reasons import FitErrors
 from hekla.engine.model.tasks import NOWHERE, Job, Status, Task

@@ -10,7 +10,7 @@ from hekla.api.names import GROUP_QUEUE_NAME, bare_pod_group_name
 from hekla.api.trees import Tree
 from hekla.engine.model import resources
 from hekla.engine.model.durations import instant
-from hekla.engine.model.eviction_notices import EVICT_AT, EvictionNotices
+from hekla.engine.model.evictions.notices import EVICT_AT, EvictionNotices
 from hekla.engine.model.jobs import JobTable
 from hekla.engine.model.nodes import NodeTable
 from hekla.engine.model.podclass import Minimum, PodClasses, TermTable

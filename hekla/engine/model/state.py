@@ -17,8 +17,8 @@ from hekla.engine.model import resources
 from hekla.engine.model.claims.allocator import KINDS as CLAIM_KINDS
 from hekla.engine.model.claims.allocator import DeviceAllocator
 from hekla.engine.model.durations import instant, zone
-from hekla.engine.model.eviction_log import EvictionLog
-from hekla.engine.model.eviction_notices import EvictionNotices
+from hekla.engine.model.evictions.log import EvictionLog
+from hekla.engine.model.evictions.notices import EvictionNotices
 from hekla.engine.model.jobs import JobTable
 from hekla.engine.model.nodes import NodeTable
 from hekla.engine.model.podclass import PodClasses, TermTable

@@ -14,7 +14,7 @@ import yaml
 from hekla.api.text.times import stamp
 from hekla.engine.framework.policy import Policy, PolicyError
 from hekla.engine.model.decisions import Decisions, EvictionNotice
-from hekla.engine.model.eviction_notices import EVICT_AT, EVICT_FOR
+from hekla.engine.model.evictions.notices import EVICT_AT, EVICT_FOR
 from hekla.engine.policies import read_policy
 from hekla.engine.world import World, policy
 from hekla.scheduler.recording import encoded

@@ -26,7 +26,7 @@ from hekla.engine.model.annotations import (
     SEMI_PREEMPTIBLE,
 )
 from hekla.engine.model.durations import seconds
-from hekla.engine.model.eviction_log import MOST_ROUNDS
+from hekla.engine.model.evictions.log import MOST_ROUNDS
 from hekla.engine.model.resources import Amounts
 from hekla.engine.model.tasks import Job, Status, Task
 
