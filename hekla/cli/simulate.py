@@ -52,6 +52,12 @@ def main(argv: list[str]) -> int:
         help="walltimes of a log: those that users requested (where they did, else the actual run time), the actual ones, none",
     )
     parser.add_argument(
+        "--order",
+        choices=("fifo", "shortest-first"),
+        default="fifo",
+        help="of the jobs of a log, on its own machine",
+    )
+    parser.add_argument(
         "--pod-processors",
         type=int,
         metavar="N",
@@ -102,7 +108,11 @@ def read_workload(arguments: Namespace) -> Workload:
     if form == "swf":
         each = arguments.pod_processors or (1 if arguments.cluster else 0)
         workload = swf.read(
-            text.splitlines(), name, estimates=arguments.estimates, pod_processors=each
+            text.splitlines(),
+            name,
+            estimates=arguments.estimates,
+            pod_processors=each,
+            order=arguments.order,
         )
     else:
         workload = jobfile.read(text, name)

@@ -35,12 +35,18 @@ run times themselves, or nowhere."""
 
 
 def read(
-    lines: Iterable[str], name: str, *, estimates: str = "requested", pod_processors: int = 0
+    lines: Iterable[str],
+    name: str,
+    *,
+    estimates: str = "requested",
+    pod_processors: int = 0,
+    order: str = "fifo",
 ) -> Workload:
     """The jobs of a log and its machine.  Raises InputError.
 
     `pod_processors`: how many processors a pod has at most.  0: all of a job's in one pod, and the
     machine as one node; otherwise a job is a gang of pods, on nodes of that many processors.
+    `order`: of the jobs in the one queue.
     """
     said: dict[str, int] = {}
     jobs: list[SimulatedJob] = []
@@ -65,18 +71,18 @@ def read(
     if processors <= 0:
         processors = int(max(job.processors for job in jobs))
     notes = [f"{left_out} jobs that never ran are left out"] if left_out else []
-    return Workload(jobs, machine(processors, pod_processors), notes)
+    return Workload(jobs, machine(processors, pod_processors, order), notes)
 
 
-def machine(processors: int, of_a_node: int = 0) -> list[Tree]:
-    """A machine of so many processors as nodes, and one queue in which the first comes first."""
+def machine(processors: int, of_a_node: int = 0, order: str = "fifo") -> list[Tree]:
+    """A machine of so many processors as nodes, and one queue."""
     size = of_a_node or processors
     sizes = [size] * (processors // size) + ([processors % size] if processors % size else [])
     nodes = [
         node(f"node-{number:05d}", {"cpu": str(cpus), "pods": str(cpus)})
         for number, cpus in enumerate(sizes)
     ]
-    return [*nodes, queue("default", "fifo")]
+    return [*nodes, queue("default", order)]
 
 
 def _job(

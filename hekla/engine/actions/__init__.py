@@ -22,7 +22,7 @@ class Action(Protocol):
     """One step of a cycle."""
 
     name: str
-    arguments: Mapping[str, bool | int]
+    arguments: Mapping[str, bool | int | str]
     """Its arguments in the policy file, with their defaults; the type of a default is the type that
     is accepted."""
 

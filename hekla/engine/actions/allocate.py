@@ -73,7 +73,7 @@ class Allocate:
     """See the module."""
 
     name = "allocate"
-    arguments: Mapping[str, bool | int] = {
+    arguments: Mapping[str, bool | int | str] = {
         "predicateErrorCacheEnable": True,
         "candidateNodeCount": 3,
     }
@@ -81,7 +81,15 @@ class Allocate:
     say it, and of no use to one loop."""
 
     def run(self, session: Session) -> None:
-        _Turns(session).run()
+        from hekla.engine.actions.timed_turns import TimedTurns, mode_of
+
+        mode = mode_of(session)
+        if mode:
+            session.timed = timed = TimedTurns(session, mode)
+            timed.start()
+        else:
+            session.state.job_table.changed = None
+            Turns(session).run()
 
 
 def eligible(task: Task) -> bool:
@@ -136,7 +144,7 @@ def only_task(job: Job) -> Task | None:
     )
 
 
-class _Turns:
+class Turns:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.jobs: dict[str, Line[Job]] = {}
@@ -146,6 +154,7 @@ class _Turns:
         self.single: dict[str, Task] = {}
         """Of the other jobs the only task."""
         self.one_pod_jobs = OnePodJobs(session)
+        self.enqueues = session.has_action("enqueue")
 
     def run(self) -> None:
         self._collect()
@@ -170,7 +179,7 @@ class _Turns:
                 again = False
                 try:
                     if not one_pod_jobs.take(queue, job, single.get(job.key)):
-                        again = self._serve(queue, job, not queues and not jobs)
+                        again = self.serve(queue, job, not queues and not jobs)
                 except Exception as error:
                     # The others are still served.
                     session.broke_off(f"the placement of {job.key}", error)
@@ -180,31 +189,36 @@ class _Turns:
 
     def _collect(self) -> None:
         session = self.session
-        enqueues, back_off = session.has_action("enqueue"), session.state.back_off
         waiting: dict[str, list[Job]] = {}
         for job in session.active_jobs():
-            if job.is_pending:
-                if enqueues:
-                    continue
-                session.let_in(job)
-            job.clear_fit_errors()
-            if back_off.waits and back_off.left(job.key, session.now):
-                job.fit_message = "its last bind was refused by the API server; it stands back before it is tried again"
-                continue
-            invalid = session.votes.job_valid(job)
-            if invalid is not None:
-                job.fit_message = invalid.message
-                continue
-            task = only_task(job)
-            if task is not None:
-                self.single[job.key] = task
-                session.asking[task.pods] = session.asking.get(task.pods, 0) + 1
-            elif sheet := worksheet(session, job):
-                self.sheets[job.key] = sheet
-            else:
-                continue
-            waiting.setdefault(job.queue, []).append(job)
+            if self.takes_in(job):
+                waiting.setdefault(job.queue, []).append(job)
         self.jobs = {name: Line(session.order.job_key, jobs) for name, jobs in waiting.items()}
+
+    def takes_in(self, job: Job) -> bool:
+        """Whether the job has something to place and may have a turn."""
+        session, back_off = self.session, self.session.state.back_off
+        if job.is_pending:
+            if self.enqueues:
+                return False
+            session.let_in(job)
+        job.clear_fit_errors()
+        if back_off.waits and back_off.left(job.key, session.now):
+            job.fit_message = "its last bind was refused by the API server; it stands back before it is tried again"
+            return False
+        invalid = session.votes.job_valid(job)
+        if invalid is not None:
+            job.fit_message = invalid.message
+            return False
+        task = only_task(job)
+        if task is not None:
+            self.single[job.key] = task
+            session.asking[task.pods] = session.asking.get(task.pods, 0) + 1
+        elif sheet := worksheet(session, job):
+            self.sheets[job.key] = sheet
+        else:
+            return False
+        return True
 
     def _serve_nominated(self) -> None:
         """Victims left for these jobs: the room is theirs before anybody's turn comes."""
@@ -217,15 +231,15 @@ class _Turns:
                 and not session.votes.overused(session.queue_of(job))
                 and not session.order.own.held_back(job)
             ):
-                served[key] = self._serve(session.queue_of(job), job, False)
+                served[key] = self.serve(session.queue_of(job), job, False)
         for name in dict.fromkeys(session.state.jobs[key].queue for key in served):
             # Keys are taken when jobs are pushed, and these jobs now hold more.
             self.jobs[name] = Line(
                 session.order.job_key, [job for job in self.jobs[name] if served.get(job.key, True)]
             )
 
-    def _serve(self, queue: Queue, job: Job, alone: bool) -> bool:
-        """One turn of one job; True where it wants another."""
+    def serve(self, queue: Queue, job: Job, alone: bool, only: Bools | None = None) -> bool:
+        """One turn of one job; True where it wants another.  `only`: `[nodes]` that it may use."""
         session, sheet = self.session, self.sheets.get(job.key)
         if sheet is None:
             sheet = self.sheets[job.key] = worksheet(session, job)
@@ -242,7 +256,13 @@ class _Turns:
             )
             if statement is None:
                 statement = allocate_tasks(
-                    session, queue, sub_job, tasks, CLUSTER, alone and session.votes.job_ready(job)
+                    session,
+                    queue,
+                    sub_job,
+                    tasks,
+                    CLUSTER,
+                    alone and session.votes.job_ready(job),
+                    only,
                 )
         if statement is None:
             return False
@@ -269,14 +289,16 @@ def allocate_tasks(
     tasks: list[Task],
     within: str,
     all_at_once: bool,
+    only: Bools | None = None,
 ) -> Statement | None:
     """Place tasks (served from the front of the list, which shrinks) on nodes of a domain until the
     sub-job is ready.
 
-    `all_at_once`: nobody else waits, so what is left may be placed in this turn.
+    `all_at_once`: nobody else waits, so what is left may be placed in this turn.  `only`:
+    `[nodes]` that are left to it, of the whole cluster.
     """
     statement = session.statement()
-    scope = session.domains.nodes(within)
+    scope = session.domains.nodes(within) if only is None else only
     job = sub_job.job
     failed_roles: set[str] = set()
     for task in sub_job.tasks.values() if job.fit_errors else ():

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from hekla.engine.actions.timed_turns import MODES
 from hekla.engine.model.tasks import Job, Status, Task
 from hekla.engine.placement.placer import Room, placer_of
 
@@ -17,9 +18,11 @@ class Backfill:
     """No quota is asked: a best-effort task takes nothing but a pod's place."""
 
     name = "backfill"
-    arguments: Mapping[str, bool | int] = {"predicateErrorCacheEnable": True}
+    arguments: Mapping[str, bool | int | str] = {"predicateErrorCacheEnable": True, "mode": MODES}
 
     def run(self, session: Session) -> None:
+        if session.timed is not None:
+            session.timed.pass_by()
         for task in pick(session):
             job = task.job
             assert job is not None
@@ -34,7 +37,7 @@ def pick(session: Session) -> list[Task]:
     """The best-effort tasks that wait, in the order in which they are served; promises made to them
     are taken back."""
     jobs: dict[str, list[Job]] = {}
-    for job in session.active_jobs():
+    for job in list(session.looked_at.values()):
         if not session.order.own.strict and not _has_best_effort(job):
             continue
         stands_back = session.state.back_off.left(job.key, session.now) > 0

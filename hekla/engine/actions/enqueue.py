@@ -17,7 +17,7 @@ class Enqueue:
     """Queue by queue, job by job; each admission counts against the next."""
 
     name = "enqueue"
-    arguments: Mapping[str, bool | int] = {}
+    arguments: Mapping[str, bool | int | str] = {}
 
     def run(self, session: Session) -> None:
         asking: dict[str, list[Job]] = {}

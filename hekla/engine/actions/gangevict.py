@@ -58,7 +58,10 @@ class GangPreempt:
     """From lesser jobs of the same queue."""
 
     name = "gangpreempt"
-    arguments: Mapping[str, bool | int] = {"maxDomains": MOST_DOMAINS, "allowWholeBundle": True}
+    arguments: Mapping[str, bool | int | str] = {
+        "maxDomains": MOST_DOMAINS,
+        "allowWholeBundle": True,
+    }
     across_queues = False
 
     def run(self, session: Session) -> None:

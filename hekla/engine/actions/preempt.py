@@ -26,7 +26,7 @@ class Preempt:
     """First between jobs of a queue, then between the tasks of one job."""
 
     name = "preempt"
-    arguments: Mapping[str, bool | int] = {
+    arguments: Mapping[str, bool | int | str] = {
         "predicateErrorCacheEnable": True,
         "enableTopologyAwarePreemption": False,
         "topologyAwarePreemptWorkerNum": 16,

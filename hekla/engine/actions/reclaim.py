@@ -28,7 +28,7 @@ class Reclaim:
     """Across queues; the victims' queues must allow it."""
 
     name = "reclaim"
-    arguments: Mapping[str, bool | int] = {"predicateErrorCacheEnable": True}
+    arguments: Mapping[str, bool | int | str] = {"predicateErrorCacheEnable": True}
 
     def run(self, session: Session) -> None:
         starving: dict[str, LiveHeap[Job]] = {}

@@ -16,7 +16,7 @@ class Shuffle:
     """The plugins decide; this carries it out."""
 
     name = "shuffle"
-    arguments: Mapping[str, bool | int] = {}
+    arguments: Mapping[str, bool | int | str] = {}
 
     def run(self, session: Session) -> None:
         if not session.votes.names_victims:

@@ -57,6 +57,10 @@ class Hooks:
             for plugin in self.flat[hook]
         )
         """Whether nobody looks at nodes between two placements."""
+        self.waiting_jobs_keep_their_place = all(
+            plugin.reads.waiting_order for plugin in self.flat["job_order"]
+        )
+        """Whether the order of two jobs that hold nothing stays until one of them changes."""
         self.queues_keep_their_place = all(
             plugin.reads.queue_order is Source.OWN_JOBS for plugin in self.flat["queue_order"]
         )

@@ -21,6 +21,7 @@ from hekla.engine.model.durations import seconds
 from hekla.engine.model.queues.queues import Queue
 from hekla.engine.model.resources import dominant_share
 from hekla.engine.model.tasks import FINISHED, SCHEDULED, Job
+from hekla.engine.model.time.walltimes import job_walltime
 
 if TYPE_CHECKING:
     from hekla.engine.framework.session import Session
@@ -45,6 +46,7 @@ ORDERS: Mapping[str, Key] = {
     "priority": lambda session, job: (-job.priority,),
     "fair-share": lambda session, job: (dominant_share(job.allocated, session.total),),
     "sla": _deadline,
+    "shortest-first": lambda session, job: (job_walltime(job, session.state.queues[job.queue]),),
 }
 """What comes before the age of a job, by the annotation's value."""
 

@@ -198,6 +198,8 @@ class Reads:
     victims: Source = Source.ANYTHING
     """Of `preemptable` and `reclaimable`.  PREEMPTOR: many waiting pods of one kind are asked about
     once."""
+    waiting_order: bool = False
+    """Whether `job_order` of a job that holds nothing changes only when the job itself does."""
     clock: bool = False
     """Whether answers change while nothing but the time does."""
     each_pod: bool = False

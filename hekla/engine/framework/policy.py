@@ -34,6 +34,17 @@ _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 _TOP_KEYS = ("actions", "tiers", "configurations", "metrics", "tieBreaking", "pluginFiles")
 
 
+class Choice(str):
+    """The default of an action's argument that is one of a few words."""
+
+    words: tuple[str, ...]
+
+    def __new__(cls, default: str, words: Iterable[str]) -> Choice:
+        made = super().__new__(cls, default)
+        made.words = tuple(words)
+        return made
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One thing that is wrong with a policy, and where."""
@@ -309,6 +320,15 @@ class PolicyReader:
                 )
                 continue
             default = known[key]
+            if isinstance(default, Choice):
+                if value not in default.words:
+                    self._problem(
+                        (*path, "arguments", key),
+                        f"{name}: {key} = {value!r} does not exist"
+                        + _neighbour(value, default.words),
+                    )
+                    del arguments[key]
+                continue
             arguments[key] = value = _boolean(value, type(default))
             if type(value) is not type(default):
                 wanted = {bool: "true or false", int: "a whole number", float: "a number"}.get(

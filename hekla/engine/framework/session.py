@@ -8,7 +8,7 @@ plugins-fairness 0.3.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 import numpy as np
@@ -27,6 +27,17 @@ from hekla.engine.model.evictions.notices import Notice
 from hekla.engine.model.resources import Amounts
 from hekla.engine.model.tasks import Job, Task
 from hekla.engine.model.transfers import IN_VAIN, OTHERS
+
+
+class TimedTurns(Protocol):
+    """Jobs behind one that waits."""
+
+    def pass_by(self) -> None:
+        """Serve those that do not hold it up."""
+
+    def close(self) -> None:
+        """The cycle's changes are counted."""
+
 
 if TYPE_CHECKING:
     from hekla.engine.model.podclass import PodClass
@@ -53,6 +64,8 @@ class Session(CycleView):
         self.blind = False
         """A plugin could not be opened, so nothing may be decided in this cycle."""
         self.let_in_any = False
+        self.timed: TimedTurns | None = None
+        """Where the policy's backfill minds time: what allocate has left to it."""
         self._allocated = hooks("allocated")
         self._told = [plugin.allocated for plugin in self._allocated]
         self._deallocated = hooks("deallocated")

@@ -5,7 +5,7 @@ Reference: scheduler-core 5.3.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeGuard, TypeVar
 
 from hekla.engine.model.arrays import Bools, Rows
@@ -45,6 +45,9 @@ class CycleView:
         self.lifts_gates = state.lifts_gates
         """Whether tasks gated by their queue alone are to be let go (gate
         SchedulingGatesQueueAdmission)."""
+        self.awake: dict[str, Job] | None = None
+        """Of the jobs that have something to decide, those that this cycle looks at; None for all.
+        The others wait for room that is not there, and nothing has come to them."""
         self._room: tuple[Floats, Floats, Floats] | None = None
 
     def active_jobs(self) -> Iterator[Job]:
@@ -52,11 +55,16 @@ class CycleView:
         became active."""
         return iter(list(self.state.active.values()))
 
+    @property
+    def looked_at(self) -> Mapping[str, Job]:
+        """The jobs of this cycle that have something to decide."""
+        return self.state.active if self.awake is None else self.awake
+
     def changed_jobs(self, resting: bool = False) -> list[Job]:
         """Jobs that have something to decide, or that changed since they were last reported; those
         that rest only if asked for."""
         state = self.state
-        jobs = {**state.unreported, **state.active, **self.touched}.values()
+        jobs = {**state.unreported, **self.looked_at, **self.touched}.values()
         return (
             list(jobs)
             if resting
@@ -69,7 +77,7 @@ class CycleView:
         return (
             job.rests_until > self.now
             and job.key not in self.touched
-            and job.key not in self.state.active
+            and job.key not in self.looked_at
         )
 
     def jobs(self) -> Iterator[Job]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 from hekla.engine.model import resources
-from hekla.engine.model.backoff import BackOff
 from hekla.engine.model.queues.queues import Queue
 from hekla.engine.model.queues.sums import Sums
 from hekla.engine.model.resources import Amounts
 from hekla.engine.model.tasks import NOT_LET_IN, Job, Status, Task
+from hekla.engine.model.time.backoff import BackOff
 
 
 class JobTable:
@@ -28,6 +28,9 @@ class JobTable:
         """Jobs that have something to decide: pending tasks, or not let in yet."""
         self.unreported: dict[str, Job] = {}
         """Jobs that changed since their status was last compared with what the API has."""
+        self.changed: dict[str, Job] | None = None
+        """Jobs that came, changed or left since somebody who keeps more of them asked; None where
+        nobody does."""
         self.orphaned: dict[str, Job] = {}
         """Jobs that nobody looks at, because their queue or PodGroup does not exist, and that have
         not been told so."""
@@ -99,6 +102,8 @@ class JobTable:
 
     def _look_again(self, job: Job) -> None:
         key = job.key
+        if self.changed is not None:
+            self.changed[key] = job
         if not (job.has_group and key in self.by_key and job.queue in self.queues):
             self.sums.leave(job)
             self.active.pop(key, None)

@@ -8,7 +8,8 @@ compacted: row numbers are held by tasks. Reference: scheduler-core 2.11.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -408,6 +409,16 @@ class NodeTable:
         held[task.key] = task
         self.version += 1
         self.mark(row)
+
+    @contextmanager
+    def withheld(self, amounts: Floats) -> Iterator[None]:
+        """Meanwhile the nodes have so much less room, `[resources, nodes]`."""
+        used = self._used[: amounts.shape[0], : amounts.shape[1]]
+        used += amounts
+        try:
+            yield
+        finally:
+            used -= amounts
 
     def change(self, task: Task, row: int, old: Status, new: Status) -> None:
         """A task on a node changes its status and so what it counts as."""

@@ -34,6 +34,7 @@ from hekla.engine.model.reading import (
 )
 from hekla.engine.model.spread_peers import owner_of
 from hekla.engine.model.tasks import FINISHED, HOLDS, NOWHERE, Job, Status, Task, is_allocated
+from hekla.engine.model.time.walltimes import pod_walltime
 from hekla.engine.model.transfers import Transfers
 from hekla.podrules.plain_pods import stands_alone
 from hekla.podrules.usage import pod_usage
@@ -191,6 +192,7 @@ class PodTable:
                 for name, value in annotations.items()
                 if not name.startswith("kubectl.")
             }
+        task.walltime = pod_walltime(annotations, spec)
         task.creation = instant(meta.get("creationTimestamp", "") or "")
         task.index = pod_index(name)
         task.gated = tuple(gate.get("name", "") for gate in spec.get("schedulingGates") or ())

@@ -45,6 +45,7 @@ from hekla.engine.model.shapes import check
 from hekla.engine.model.shards import Shard
 from hekla.engine.model.spread_peers import KINDS as PEER_KINDS
 from hekla.engine.model.tasks import NOWHERE, Status, Task
+from hekla.engine.model.time.walltimes import stated_walltime
 from hekla.engine.model.transfers import Transfers, wants_of
 from hekla.engine.model.volumes import KINDS as VOLUME_KINDS
 from hekla.engine.model.volumes import VolumeBinder
@@ -113,6 +114,7 @@ class State:
         self.back_off = self.job_table.back_off
         self.others: dict[str, dict[str, Tree]] = {}
         """Objects that only some plugins read, as JSON trees: kind -> key -> tree."""
+        self.others_version = 0
         self.transfers = Transfers()
         self.eviction_log = EvictionLog()
         self.eviction_notices = EvictionNotices()
@@ -237,6 +239,7 @@ class State:
         job.stated_preemptable = preemptable is None or preemptable in TRUE
         job.revocable_zone = revocable_zone(job.annotations)
         job.waiting_time = waiting_time(job.annotations)
+        job.walltime = stated_walltime(job.annotations)
         if wants_of(job) != wanted:
             self.transfers.forget()
         job.phase = status.get("phase", "")
@@ -347,6 +350,7 @@ class State:
 
     def _other_changed(self, kind: str, key: str, tree: Tree | None) -> None:
         self.version += 1
+        self.others_version += 1
         if kind in CLAIM_KINDS:
             self.claims.changed(kind, key, tree)
         self.volumes.version += kind in VOLUME_KINDS

@@ -127,6 +127,8 @@ class Task:
     stated: bytes = b""
     """Digest of what the pod says but for where it is and how far it has come; empty where
     nothing is known of it."""
+    walltime: float | None = None
+    """Seconds that the pod says it runs at most, or may; None where it says nothing."""
     pod_priority: int = 0
     """As the pod's spec says it, 0 without: what nodes are compared by when their victims are
     weighed."""
@@ -391,6 +393,8 @@ class Job(Group):
     """As `preemptable`, but true where nothing is stated: what the gang evictions ask."""
     revocable_zone: str = ""
     waiting_time: float | None = None
+    walltime: float | None = None
+    """Seconds that its PodGroup says it runs at most; None where it says nothing."""
     allocated: Amounts = field(default_factory=empty)
     total_request: Amounts = field(default_factory=empty)
     fit_errors: dict[str, FitErrors] = field(default_factory=dict)

@@ -27,7 +27,7 @@ class Drf(Plugin):
     """
 
     name = "drf"
-    reads = Reads(victims=Source.PREEMPTOR, between_placements=Source.JOBS)
+    reads = Reads(victims=Source.PREEMPTOR, between_placements=Source.JOBS, waiting_order=True)
 
     def __init__(self, arguments: NoArguments, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)

@@ -38,7 +38,7 @@ class Gang(Plugin):
     name = "gang"
     Arguments = GangArguments
     arguments: GangArguments
-    reads = Reads(victims=Source.PREEMPTOR, between_placements=Source.JOBS)
+    reads = Reads(victims=Source.PREEMPTOR, between_placements=Source.JOBS, waiting_order=True)
 
     def __init__(self, arguments: GangArguments, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)

@@ -16,7 +16,7 @@ class Priority(Plugin):
     """Order by PriorityClass."""
 
     name = "priority"
-    reads = Reads(victims=Source.PREEMPTOR)
+    reads = Reads(victims=Source.PREEMPTOR, waiting_order=True)
 
     def open(self, session: CycleView) -> None:
         self.session = session

@@ -30,7 +30,7 @@ class Sla(Plugin):
     name = "sla"
     Arguments = SlaArguments
     arguments: SlaArguments
-    reads = Reads(clock=True)
+    reads = Reads(clock=True, waiting_order=True)
 
     def open(self, session: CycleView) -> None:
         self.now = session.now

@@ -70,7 +70,7 @@ class Tdm(Plugin):
     """Revocable nodes serve preemptable pods while their zone's window is open."""
 
     name = "tdm"
-    reads = Reads(victims=Source.PREEMPTOR, clock=True)
+    reads = Reads(victims=Source.PREEMPTOR, clock=True, waiting_order=True)
     Arguments = TdmArguments
     arguments: TdmArguments
 
