@@ -21,12 +21,15 @@ from benchmarks import (
     kube_apiserver_jobs,
     kube_apiserver_pods,
     reference,
+    simulate,
 )
 from benchmarks.figure import Aim, Figure
 
 MODULES = (
     "benchmarks.engine",
     "benchmarks.engine_hard_cases",
+    "benchmarks.engine_backfill",
+    "benchmarks.simulate",
     "benchmarks.apiserver",
     "benchmarks.apiserver_checks",
     "benchmarks.cli",
@@ -63,6 +66,7 @@ def aims() -> list[Aim]:
     return (
         table
         + reference.AIMS
+        + simulate.AIMS
         + engine_scaling.AIMS
         + kube_apiserver_day.AIMS
         + kube_apiserver_jobs.AIMS

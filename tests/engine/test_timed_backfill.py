@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
 from hekla.engine.framework.policy import Policy, PolicyError
+from hekla.engine.placement.releases import coarse
 from hekla.engine.world import World, policy
 
 PLUGINS: list[Any] = ["priority", "gang", "predicates"]
@@ -273,3 +275,43 @@ def test_a_mode_that_does_not_exist_is_refused() -> None:
     with pytest.raises(PolicyError) as error:
         timed("eazy")
     assert str(error.value) == "backfill: mode = 'eazy' does not exist; did you mean \"easy\"?"
+
+
+def test_conservative_holds_up_nobody() -> None:
+    """`second` could start when `runs` ends, beside `first`; under EASY `long` would take its room."""
+    for mode, passes in (("easy", {"long"}), ("conservative", set[str]())):
+        made = world(timed(mode), cpu=8)
+        running(made, "runs", 6, "1h")
+        job(made, "first", 4, "1h")
+        job(made, "second", 4, "1h")
+        job(made, "long", 2, "2h")
+        assert bound(made) == passes
+
+
+def test_conservative_lets_pass_who_is_in_nobodys_way() -> None:
+    made = world(timed("conservative"), cpu=8)
+    running(made, "runs", 6, "1h")
+    job(made, "first", 4, "1h")
+    job(made, "second", 4, "1h")
+    job(made, "short", 2, "1h")
+    assert bound(made) == {"short"}
+
+
+def test_beyond_the_depth_a_job_has_no_time_of_its_own() -> None:
+    rules = policy(
+        plugins=PLUGINS,
+        actions="allocate, backfill",
+        configurations=[{"name": "backfill", "arguments": {"mode": "conservative", "depth": 1}}],
+    )
+    made = world(rules, cpu=8)
+    running(made, "runs", 6, "1h")
+    job(made, "first", 4, "1h")
+    job(made, "second", 4, "1h")
+    job(made, "long", 2, "2h")
+    assert bound(made) == {"long"}
+
+
+def test_ends_that_lie_close_become_one() -> None:
+    assert coarse(100.0, 60.0) == 100.0, "what is short is not put off"
+    assert {coarse(start + 3600.0, 3600.0) for start in range(10_001, 10_030)} == {13_632.0}
+    assert coarse(math.inf, math.inf) == math.inf

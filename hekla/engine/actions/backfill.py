@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hekla.engine.actions.timed_turns import MODES
+from hekla.engine.actions.timed_turns import DEPTH, MODES
 from hekla.engine.model.tasks import Job, Status, Task
 from hekla.engine.placement.placer import Room, placer_of
 
@@ -18,7 +18,11 @@ class Backfill:
     """No quota is asked: a best-effort task takes nothing but a pod's place."""
 
     name = "backfill"
-    arguments: Mapping[str, bool | int | str] = {"predicateErrorCacheEnable": True, "mode": MODES}
+    arguments: Mapping[str, bool | int | str] = {
+        "predicateErrorCacheEnable": True,
+        "mode": MODES,
+        "depth": DEPTH,
+    }
 
     def run(self, session: Session) -> None:
         if session.timed is not None:

@@ -26,8 +26,8 @@ from hekla.engine.model.queues.queues import Queue
 from hekla.engine.model.resources import Floats
 from hekla.engine.model.tasks import Job
 from hekla.engine.model.time.walltimes import job_walltime
+from hekla.engine.placement.releases import SOON, coarse
 from hekla.engine.placement.reservation import (
-    SOON,
     Part,
     Reservation,
     fits,
@@ -35,6 +35,7 @@ from hekla.engine.placement.reservation import (
     parts_of,
     reserve,
 )
+from hekla.engine.placement.timetable import Span, Timetable
 
 if TYPE_CHECKING:
     from hekla.engine.framework.session import Session
@@ -108,6 +109,8 @@ class TimedTurns:
             if self.turns.takes_in(job):
                 self.apart.setdefault(job.queue, {})[job.key] = job
         self._serve_nominated()
+        if self.mode == "conservative":
+            return
         turns_of = {
             name: waiting.slots for name, waiting in line.queues.items() if len(waiting.slots)
         }
@@ -170,6 +173,10 @@ class TimedTurns:
     def pass_by(self) -> None:
         """Serve those behind the one that waits, as far as they do not hold it up."""
         head, line = self.head, self.line
+        if self.mode == "conservative":
+            if not line.quiet:
+                self._keep_all()
+            return
         if head is None or self.mode == "strict":
             return
         if self.session.state.nodes.version != self.kept_at and not self._reserves(head):
@@ -208,6 +215,70 @@ class TimedTurns:
             else None
         )
         return line.possible(slots) & (short | line.possible(slots, beside))
+
+    def _keep_all(self) -> None:
+        """Serve jobs in their order: each starts as soon as it holds up none that has been given a
+        time, or is given one."""
+        session, line = self.session, self.line
+        for job in session.touched.values():
+            line.releases.follow(session.state, job, session.now)
+        table = Timetable(session.now, line.releases, self._room())
+        known, line.spans = line.spans, {}
+        for key, span in known.items():
+            if key in line.places and span.held.shape == table.room[0].shape and table.holds(span):
+                line.spans[key] = span
+                table.hold(span)
+        depth = int(session.argument("backfill", "depth", DEPTH))
+        slots_of = {name: waiting.slots for name, waiting in line.queues.items()}
+        turns = self._turns({**dict.fromkeys(self.apart, _NO_SLOTS), **slots_of})
+        for queue in self._by_turn(turns):
+            own = turns[queue.name]
+            job, slot = own.pop()
+            if job.key in line.spans:
+                table.free(line.spans.pop(job.key))
+            elif (
+                slot is not None
+                and len(line.spans) >= depth
+                and job.key not in self.awake
+                and not self._possible(slot)
+            ):
+                continue
+            if self._timed(queue, job, table, slot is not None and len(line.spans) < depth):
+                own.push(session.order.job_key(job), job)
+
+    def _timed(self, queue: Queue, job: Job, table: Timetable, may_have_a_time: bool) -> bool:
+        """Serve a job now if the timetable has room for all its time, else give it one; True where
+        it wants another turn."""
+        session, nodes = self.session, self.session.state.nodes
+        task = next(iter(job.pending()), None)
+        if task is None:
+            return False
+        length = job_walltime(job, queue)
+        parts = self._parts(job)
+        free = table.through(length)
+        if not fits(parts, free):
+            if fits(parts, self._room()):
+                job.clear_fit_errors()
+                job.fit_message = "it might hold up others that wait before it"
+            elif job.key in self.awake:
+                self._serve(queue, job)  # It has no room; this is to hear of what it lacks.
+            if may_have_a_time and session.votes.allocatable_count(queue, task, 1):
+                span = table.earliest(parts, length)
+                if span is not None and span.start > session.now:
+                    self.line.spans[job.key] = span
+                    table.hold(span)
+            return False
+        before = len(session.decisions.binds)
+        with nodes.withheld(table.room[0] - free):
+            again = self._serve(queue, job, np.ones(len(nodes), dtype=np.bool_))
+        held = np.zeros_like(free)
+        for bind in session.decisions.binds[before:]:
+            bound = session.state.tasks[bind.pod]
+            for column, value in bound.request:
+                held[column, bound.row] += value
+        if held.any():
+            table.hold(Span(session.now, coarse(session.now + length, length), held))
+        return again
 
     def _possible(self, slot: int) -> bool:
         """Whether the nodes may still have room, after those that have passed before."""
@@ -310,9 +381,11 @@ class TimedTurns:
 _NO_JOBS: Mapping[str, Job] = {}
 _NO_SLOTS: Slots = np.zeros(0, dtype=np.intp)
 
-MODES = Choice("", ("", "strict", "easy"))
+DEPTH = 100
+"""How many waiting jobs are given a time."""
+MODES = Choice("", ("", "strict", "easy", "conservative"))
 """What `backfill` may be told of time: nothing, as upstream; nobody passes; nobody holds up the
-first that waits."""
+first that waits; nobody holds up anybody before it."""
 
 
 def mode_of(session: Session) -> str:

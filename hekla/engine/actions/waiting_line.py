@@ -24,6 +24,7 @@ from hekla.engine.model.tasks import Job, Status, Task
 from hekla.engine.model.time.walltimes import job_walltime, problem_of
 from hekla.engine.placement.releases import Releases
 from hekla.engine.placement.room_counts import RoomCounts
+from hekla.engine.placement.timetable import Span
 
 if TYPE_CHECKING:
     from hekla.engine.framework.session import Session
@@ -62,6 +63,8 @@ class WaitingLine:
         """Job -> its slot, queue and key."""
         self.apart: dict[str, Job] = {}
         """Jobs that have something to decide and are no plain waiting ones."""
+        self.spans: dict[str, Span] = {}
+        """The times that jobs were given in the last cycle."""
         self.head = ""
         """The job that had the reservation in the last cycle."""
         self.quiet = False

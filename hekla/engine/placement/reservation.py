@@ -17,15 +17,12 @@ import numpy as np
 from hekla.engine.model.arrays import Bools, Rows
 from hekla.engine.model.resources import EPSILON, Floats, Request
 from hekla.engine.placement.placer import placer_of
-from hekla.engine.placement.releases import Releases
+from hekla.engine.placement.releases import SOON, Releases
 from hekla.engine.placement.room_counts import MANY
 
 if TYPE_CHECKING:
     from hekla.engine.framework.session import Session
     from hekla.engine.model.tasks import Job, Task
-
-SOON = 1e-6
-"""Seconds by which two moments may differ and be the same."""
 
 
 class Part(NamedTuple):

@@ -1,4 +1,5 @@
-"""EASY: the first job that waits is held up by nobody, and a machine is served as the textbook says."""
+"""Backfill that minds time: who waits is held up by nobody, and a machine is served as the textbook
+says."""
 
 from __future__ import annotations
 
@@ -181,6 +182,29 @@ def test_the_first_that_waits_starts_when_it_was_foreseen_or_sooner(
         assert one.ended is not None
         if one.job.name in foreseen and one.started is not None:
             assert one.started / SECOND <= foreseen[one.job.name] + 1e-6
+
+
+@settings(deadline=None, max_examples=60)
+@given(GANGS)
+def test_nobody_starts_later_than_it_was_given(of: list[tuple[int, ...]]) -> None:
+    given_times: dict[str, float] = {}
+
+    class Watched(TimedTurns):
+        def _keep_all(self) -> None:
+            super()._keep_all()
+            for key, span in self.line.spans.items():
+                assert span.start <= given_times.get(key, span.start) + 1e-6
+                given_times.setdefault(key, span.start)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("hekla.engine.actions.timed_turns.TimedTurns", Watched)
+        (found,) = simulate(cluster_of_gangs(of), [rules("conservative")])
+    assert not found.problems
+    for one in found.jobs:
+        assert one.ended is not None and one.started is not None
+        promised = given_times.get(f"simulated/{one.job.name}")
+        if promised is not None:
+            assert one.started / SECOND <= promised - 1_000_000_000 + 1e-6
 
 
 @settings(deadline=None, max_examples=30)

@@ -1,0 +1,79 @@
+"""A cycle of backfill that minds time, with thousands of jobs waiting."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from benchmarks.figure import Figure
+from hekla.engine.world import World, policy
+
+EASY = "engine.backfill.easy"
+CONSERVATIVE = "engine.backfill.conservative"
+FIGURES = (EASY, CONSERVATIVE)
+NODES, WAITING, SHAPES, CYCLES = 1_000, 10_000, 1_000, 20
+
+
+def measure(names: set[str]) -> Iterator[Figure]:
+    """A full cluster on which one pod ends before each cycle that is measured."""
+    where = "10,000 waiting jobs of 1 to 4 pods, 1,000 shapes, 1,000 nodes, 4,000 running pods"
+    for name, mode, scale, unit in (
+        (EASY, "easy", 1e3, "ms"),
+        (CONSERVATIVE, "conservative", 1.0, "s"),
+    ):
+        if name in names:
+            times, started = cycles(waiting(mode))
+            worst = f"worst {scale * max(times):.3g} {unit}"
+            said = f"{where}; median of {CYCLES}, {worst}; {started} pods passed"
+            yield Figure(name, scale * sorted(times)[CYCLES // 2], unit, said)
+
+
+def cycles(world: World) -> tuple[list[float], int]:
+    """Seconds of each cycle, and how many pods were bound in all."""
+    world.run()
+    world.settle()
+    world.run()
+    times, started = [], 0
+    for number in range(CYCLES):
+        world.now += 1
+        world.end(f"runs-{number}-0")
+        began = time.perf_counter()
+        decided = world.run()
+        times.append(time.perf_counter() - began)
+        started += len(decided.binds)
+        world.settle()
+        world.run()
+    return times, started
+
+
+def waiting(mode: str) -> World:
+    """Four pods run on each node, for one to five hours; everybody else waits."""
+    world = World(
+        policy(
+            plugins=["priority", "gang", "drf", "predicates", "nodeorder"],
+            actions="allocate, backfill",
+            configurations=[{"name": "backfill", "arguments": {"mode": mode}}],
+        )
+    )
+    world.nodes(*(f"n{number}" for number in range(NODES)), cpu=32, memory="128Gi")
+    for number in range(4 * NODES):
+        node, place = number % NODES, number // NODES
+        annotations = {"hekla.io/walltime": f"{3600 + (7919 * number) % 14400}"}
+        world.job(
+            f"runs-{node}-{place}",
+            cpu=8,
+            memory="30Gi",
+            on=[f"n{node}"],
+            phase="Running",
+            annotations=annotations,
+        )
+    for number in range(WAITING):
+        shape = number % SHAPES
+        world.job(
+            f"waits-{number}",
+            pods=1 + number % 4,
+            cpu=f"{1000 + 20 * shape}m",
+            memory=f"{1 + shape % 50}Gi",
+            annotations={"hekla.io/walltime": f"{60 + (104729 * number) % 36000}"},
+        )
+    return world

@@ -1,0 +1,68 @@
+"""Simulations of published workloads: how long they take, and the figures that others have published
+of them.
+
+The Lublin log is overloaded on purpose, so that policies differ much.  Its users' estimates are
+perfect: it names none, and the run times are taken.  SJF + EASY is EASY in the order of walltimes.
+"""
+
+from __future__ import annotations
+
+import gzip
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.figure import Aim, Figure
+from hekla.engine.world import policy
+from hekla.simulator import swf
+from hekla.simulator.outcome import Outcome, outcome
+from hekla.simulator.simulation import simulate
+
+LOG = Path(__file__).parents[2] / "shared" / "traces" / "swf" / "lublin_256.swf.gz"
+TAKES = "simulate.swf"
+EASY_WAIT, EASY_SLOWDOWN = "lublin.easy.wait", "lublin.easy.bsld"
+FCFS_WAIT, FCFS_SLOWDOWN = "lublin.fcfs.wait", "lublin.fcfs.bsld"
+SJF_WAIT, SJF_SLOWDOWN = "lublin.sjf.wait", "lublin.sjf.bsld"
+RUNS = {
+    "easy": ("fifo", "easy", EASY_WAIT, EASY_SLOWDOWN),
+    "fcfs": ("fifo", "strict", FCFS_WAIT, FCFS_SLOWDOWN),
+    "sjf": ("shortest-first", "easy", SJF_WAIT, SJF_SLOWDOWN),
+}
+"""Order of the queue, mode of backfill, and what is measured."""
+FIGURES = (TAKES, *(name for run in RUNS.values() for name in run[2:]))
+AIMS = [
+    Aim(FCFS_WAIT, "<= 2388444", "s", 9, "average wait, nobody passes (exactly this)"),
+    Aim(FCFS_SLOWDOWN, "<= 66502.5", "", 9, "average bounded slowdown, 10 s"),
+    Aim(SJF_WAIT, "<= 59632.2", "s", 9, "average wait, shortest first with EASY (exactly this)"),
+    Aim(SJF_SLOWDOWN, "<= 40.6", "", 9, "average bounded slowdown, 10 s"),
+]
+
+
+def measure(names: set[str]) -> Iterator[Figure]:
+    """One simulation for each policy."""
+    for name, (order, mode, wait, slowdown) in RUNS.items():
+        if not names & {wait, slowdown, *((TAKES,) if name == "easy" else ())}:
+            continue
+        began = time.perf_counter()
+        found = lublin(order, mode)
+        took = time.perf_counter() - began
+        how = f"10,000 jobs on 256 processors, order {order}, backfill {mode}, {found.cycles:,} cycles"
+        if name == "easy" and TAKES in names:
+            yield Figure(TAKES, took, "s", how)
+        if wait in names:
+            yield Figure(wait, found.all.mean_wait, "s", how)
+        if slowdown in names:
+            yield Figure(slowdown, found.all.slowdown, "", how)
+
+
+def lublin(order: str, mode: str) -> Outcome:
+    """The log on its own machine, read and simulated."""
+    with gzip.open(LOG, "rt") as lines:
+        workload = swf.read(lines, LOG.name, order=order)
+    rules = policy(
+        plugins=["gang", "predicates"],
+        actions="allocate, backfill",
+        configurations=[{"name": "backfill", "arguments": {"mode": mode}}],
+    )
+    (run,) = simulate(workload, [rules])
+    return outcome(mode, run)
