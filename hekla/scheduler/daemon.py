@@ -56,6 +56,7 @@ from hekla.scheduler.node_usage import LoadCollector
 from hekla.scheduler.policy_file import PolicyFile, PolicyFileError
 from hekla.scheduler.recording import RecordedExtender, RecordedState, Recording
 from hekla.scheduler.stages import Stages, Watchdog
+from hekla.scheduler.usage_store import UsageStore
 
 log = logging.getLogger(__name__)
 
@@ -220,6 +221,7 @@ class Scheduler:
         self.load = LoadCollector(
             client, state, lambda: policy.policy.metrics, self.informers.changed.set
         )
+        self.usage = UsageStore(client, state, lambda: policy.policy)
         self.recording = recording
         self.stages = Stages()
         self.watchdog = Watchdog(self.stages, stuck_after)
@@ -248,7 +250,9 @@ class Scheduler:
     async def run(self) -> None:
         """Run cycles until cancelled, then wait a moment for the answers to writes in flight."""
         self.watchdog.start()
+        await self.usage.load()
         collecting = asyncio.ensure_future(self.load.run())
+        keeping = asyncio.ensure_future(self.usage.run())
         try:
             while True:
                 took = self.cycle()
@@ -256,11 +260,13 @@ class Scheduler:
                 self.policy.changed()
         finally:
             collecting.cancel()
+            keeping.cancel()
             self.watchdog.stop()
             if self.recording is not None:
                 self.recording.close()
             try:
                 async with asyncio.timeout(5):
+                    await self.usage.save()
                     # The writes continue after this timeout.
                     await self.binder.settle()
             except TimeoutError:

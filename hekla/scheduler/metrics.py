@@ -125,6 +125,11 @@ OF_CYCLES = {
         ),
         ("namespace_weight", "Declared for dashboards", _OF_NAMESPACE),
         ("namespace_weighted_share", "Declared for dashboards", _OF_NAMESPACE),
+        (
+            "namespace_decayed_usage",
+            "What a namespace, or another party of fairshare, has used of a queue, decayed",
+            ("namespace_name", "queue"),
+        ),
         ("pod_preemption_victims", "Victims on the node looked at last", ()),
         ("unschedule_task_count", "Pods that a job which cannot start lacks", _OF_JOB_NAME),
         ("unschedule_job_count", "Jobs that cannot start", ()),

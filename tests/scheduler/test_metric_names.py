@@ -83,6 +83,8 @@ OURS: dict[str, set[str]] = {
     "eviction_loops_total": set(),
 }
 """What others do not have."""
+LATER_GAUGES = {"namespace_decayed_usage": {"namespace_name", "queue"}}
+"""What others have since the reference was written."""
 LATER = {"volcano_agent_oversubscription_resource_quantity"}
 """Of the agent that takes what is left over, which is not part of this."""
 
@@ -110,7 +112,8 @@ def test_all_are_declared_and_nothing_else_is() -> None:
         **dict.fromkeys(COUNTERS, "counter"),
         **dict.fromkeys(GAUGES, "gauge"),
     }
-    assert types() == {**wanted, **dict.fromkeys(OURS, "counter")}
+    more = {**dict.fromkeys(OURS, "counter"), **dict.fromkeys(LATER_GAUGES, "gauge")}
+    assert types() == {**wanted, **more}
 
 
 @pytest.mark.parametrize("name", sorted({**HISTOGRAMS, **COUNTERS, **GAUGES}))
@@ -165,7 +168,7 @@ def test_the_page_has_each_of_them_with_its_type_and_labels() -> None:
     assert page == {
         **histograms,
         **counters,
-        **{name: ("gauge", labels) for name, labels in GAUGES.items()},
+        **{name: ("gauge", labels) for name, labels in {**GAUGES, **LATER_GAUGES}.items()},
     }
 
 

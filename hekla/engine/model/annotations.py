@@ -21,3 +21,8 @@ SEMI_PREEMPTIBLE = "hekla.io/semi-preemptible"  # true, false
 EVICTION_NOTICE = "hekla.io/eviction-notice"  # 2m
 EVICTION_GRACE = "hekla.io/eviction-grace"  # 60s
 EVICTION_RATE = "hekla.io/eviction-rate"  # on a Queue: 10/1h
+
+# What `fairshare` answers; Hekla's own.
+USER = "hekla.io/user"  # on a PodGroup: whose job it is
+ACCOUNT = "hekla.io/account"  # on a PodGroup or Namespace: physics/lab-a
+FAIR_SHARE_WEIGHT = "hekla.io/fair-share-weight"  # on a Namespace: 2

@@ -7,6 +7,7 @@ import math
 from hekla.engine.model import resources
 from hekla.engine.model.queues.queues import Queue
 from hekla.engine.model.queues.sums import Sums
+from hekla.engine.model.queues.usage import Usage
 from hekla.engine.model.resources import Amounts
 from hekla.engine.model.tasks import NOT_LET_IN, Job, Status, Task
 from hekla.engine.model.time.backoff import BackOff
@@ -41,6 +42,8 @@ class JobTable:
         self.default_priority = 0
         self._default_class = ""
         self.back_off = BackOff()
+        self.usage: Usage | None = None
+        """What was used of the queues, where a plugin asks."""
 
     def of_group(self, key: str) -> Job:
         """The job of this key, made where there is none."""
@@ -104,6 +107,8 @@ class JobTable:
         key = job.key
         if self.changed is not None:
             self.changed[key] = job
+        if self.usage is not None:
+            self.usage.mark(job, self.by_key.get(key) is job)
         if not (job.has_group and key in self.by_key and job.queue in self.queues):
             self.sums.leave(job)
             self.active.pop(key, None)

@@ -10,6 +10,7 @@ from hekla.engine.plugins.fairness.capacity import Capacity
 from hekla.engine.plugins.fairness.cdp import CooldownProtection
 from hekla.engine.plugins.fairness.conformance import Conformance
 from hekla.engine.plugins.fairness.drf import Drf
+from hekla.engine.plugins.fairness.fairshare import FairShare
 from hekla.engine.plugins.fairness.gang import Gang
 from hekla.engine.plugins.fairness.overcommit import Overcommit
 from hekla.engine.plugins.fairness.pdb import Pdb
@@ -46,6 +47,7 @@ _ALL: tuple[type[Plugin], ...] = (
     ResourceQuota,
     CooldownProtection,
     CalmEviction,
+    FairShare,
     Predicates,
     NodeOrder,
     BinPack,
