@@ -51,6 +51,7 @@ class Volume(TypedDict, total=False):
 
 
 class Spec(TypedDict, total=False):
+    activeDeadlineSeconds: Any
     affinity: Any
     containers: list[Container | list[Any] | Odd] | dict[str, Any] | Odd
     initContainers: list[Container | list[Any] | Odd] | dict[str, Any] | Odd
