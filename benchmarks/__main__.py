@@ -20,6 +20,7 @@ from benchmarks import (
     kube_apiserver_day,
     kube_apiserver_jobs,
     kube_apiserver_pods,
+    kube_apiserver_start,
     reference,
     simulate,
 )
@@ -45,6 +46,7 @@ MODULES = (
     "benchmarks.kube_apiserver_day",
     "benchmarks.kube_apiserver_jobs",
     "benchmarks.kube_apiserver_pods",
+    "benchmarks.kube_apiserver_start",
 )
 
 ROOT = Path(__file__).parents[1]
@@ -71,6 +73,7 @@ def aims() -> list[Aim]:
         + kube_apiserver_day.AIMS
         + kube_apiserver_jobs.AIMS
         + kube_apiserver_pods.AIMS
+        + kube_apiserver_start.AIMS
     )
 
 

@@ -8,6 +8,7 @@ difference, deletions included.  All readers share the objects: change a copy, n
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import random
 import time
@@ -17,7 +18,7 @@ from typing import Any, Generic, TypeVar
 from hekla.api.kinds import Kind, Malformed
 from hekla.api.meta import key
 from hekla.kube.backoff import Backoff
-from hekla.kube.client import PAGE, Client
+from hekla.kube.client import Client
 from hekla.kube.errors import ApiError, Expired
 from hekla.kube.http.client import TransportError
 from hekla.kube.listeners import Change, Listeners, Sorter
@@ -28,6 +29,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+AT_A_TIME = 200
+"""Objects of a page that are taken over before others have their turn."""
 WATCH_SECONDS = (300, 600)
 """Seconds that a watch is requested for; drawn at random, so that caches do not all reconnect at
 once."""
@@ -40,6 +43,15 @@ STABLE_AFTER = 5.0
 FIRST_WORD, NEXT_WORDS = 3.0, 30.0
 """Seconds of failure before it is logged (a restart of the server is not), and between further
 messages."""
+
+
+def age() -> None:
+    """Let all that there is count as old for Python's search for cyclic garbage.  What is read of a
+    long list is no garbage, and the search goes through all of it that is young."""
+    # Whoever froze something meant it to stay so.
+    if not gc.get_freeze_count():
+        gc.freeze()
+        gc.unfreeze()
 
 
 class Indexes(Generic[T]):
@@ -97,7 +109,7 @@ class Cache(Generic[T]):
         fields: str = "",
         indexes: Mapping[str, Callable[[T], Iterable[str]]] | None = None,
         on_malformed: Callable[[Malformed], None] | None = None,
-        page: int = PAGE,
+        page: int | None = None,
         streamed: bool = False,
         keep: Callable[[T], Any] | None = None,
     ) -> None:
@@ -242,7 +254,7 @@ class Cache(Generic[T]):
         except Expired:
             return await self._read_pages(0)
 
-    async def _read_pages(self, limit: int) -> str:
+    async def _read_pages(self, limit: int | None) -> str:
         """List all objects, and take over what differs: the deletions first.  Of what is here
         already, nothing is held in memory twice."""
         listed: set[str] = set()
@@ -253,7 +265,11 @@ class Cache(Generic[T]):
         ):
             for problem in page.malformed:
                 self._on_malformed(problem)
-            for obj in page.items:
+            for number, obj in enumerate(page.items):
+                if number % AT_A_TIME == 0:
+                    await asyncio.sleep(0)  # what has come of the next page is taken in meanwhile
+                    if first:
+                        age()
                 name = key(obj)
                 known = self._objects.get(name)
                 listed.add(name)

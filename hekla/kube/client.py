@@ -39,7 +39,11 @@ Query = Mapping[str, str]
 PatchType = Literal["merge", "json", "strategic", "apply"]
 
 PAGE = 500
-"""Objects a page of a list, as client-go asks for."""
+"""Objects of the first page of a list, as client-go asks for."""
+LARGEST_PAGE = 5000
+PAGE_BYTES = 8 << 20
+"""Bytes of a further page, roughly: kube-apiserver goes through all objects that are left for each
+page, so a long list in pages of 500 costs it as much for that as for the objects."""
 RETRIES = 10
 """Repetitions of a request that the server answers with Retry-After."""
 LONGEST_RETRY_AFTER = 30.0
@@ -123,10 +127,9 @@ class Client:
         *,
         labels: str = "",
         fields: str = "",
-        limit: int = PAGE,
+        limit: int | None = None,
     ) -> Listing[T]:
-        """All objects, fetched page by page of `limit` (0: in one piece), as of one
-        resourceVersion.
+        """All objects, fetched page by page (`pages`), as of one resourceVersion.
 
         An object that does not decode is left out of `items` and named in `malformed`.
         """
@@ -140,7 +143,7 @@ class Client:
                     listing.malformed.extend(page.malformed)
                     listing.resource_version = page.resource_version
             except Expired:
-                if not limit:
+                if limit == 0:
                     raise
                 limit = 0
                 continue
@@ -153,26 +156,41 @@ class Client:
         *,
         labels: str = "",
         fields: str = "",
-        limit: int = PAGE,
+        limit: int | None = None,
     ) -> AsyncIterator[Listing[T]]:
-        """The pages of `list`, for readers that need not hold all objects at once.  Raises Expired
-        when the server has forgotten the version of the earlier pages; begin again then, with
-        `limit` 0."""
+        """The pages of `list`, for readers that need not hold all objects at once; while one is
+        read, the server makes the next.  `limit`: objects of each; 0: in one piece; None: as many
+        as make a page of a good size.
+
+        Raises Expired when the server has forgotten the version of the earlier pages; begin again
+        then, with `limit` 0.
+        """
         path = kind.path(namespace)
         query = selectors(labels, fields)
-        if limit:
-            query["limit"] = str(limit)
+        if limit != 0:
+            query["limit"] = str(limit or PAGE)
         answer = await self._send("GET", path, query)
         while True:
             page = kind.decode_list(answer.body)
+            if limit is None:
+                query["limit"] = str(page_of_good_size(len(page.items), len(answer.body)))
             del answer  # or it would be in memory together with the next one
-            following = page.continue_
-            page.items = [with_kind(kind, item) for item in page.items]
-            yield page
-            del page
-            if not following:
-                return
-            answer = await self._page(path, {**query, "continue": following})
+            following = None
+            if page.continue_:
+                following = asyncio.ensure_future(
+                    self._page(path, {**query, "continue": page.continue_})
+                )
+                await asyncio.sleep(0)  # the request is on its way before the reader has the page
+            try:
+                page.items = [with_kind(kind, item) for item in page.items]
+                yield page
+                del page
+                if following is None:
+                    return
+                answer = await following
+            finally:
+                if following is not None:
+                    forget(following)
 
     async def _page(self, path: str, query: Query) -> Response:
         """A further page of a list, with retries, because the earlier pages would be lost."""
@@ -463,6 +481,17 @@ class Client:
         if text not in self._warned and len(self._warned) < 1000:
             self._warned.add(text)
             log.info("the API server warns: %s", text)
+
+
+def forget(task: asyncio.Future[Any]) -> None:
+    """Give up what has been begun; its failure concerns nobody."""
+    if not task.cancel() and not task.cancelled():
+        task.exception()
+
+
+def page_of_good_size(objects: int, size: int) -> int:
+    """How many objects to ask for, where so many of them made an answer of `size` bytes."""
+    return max(PAGE, min(LARGEST_PAGE, PAGE_BYTES * objects // max(size, 1)))
 
 
 def selectors(labels: str, fields: str) -> dict[str, str]:

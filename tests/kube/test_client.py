@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,14 @@ import pytest
 from hekla.api.kubernetes.core import CONFIG_MAP, POD, ConfigMap
 from hekla.api.meta import ObjectMeta
 from hekla.kube import errors
-from hekla.kube.client import PAGE_TRIES, Client
+from hekla.kube.client import (
+    LARGEST_PAGE,
+    PAGE,
+    PAGE_BYTES,
+    PAGE_TRIES,
+    Client,
+    page_of_good_size,
+)
 from hekla.kube.connection.config import Connection
 from hekla.kube.connection.credentials import TokenFile
 from hekla.kube.http.client import Target
@@ -129,6 +137,54 @@ async def test_a_list_comes_in_pages(tmp_path: Path) -> None:
         assert listing.resource_version == "77"
         assert [r.option("continue") for r in api.requests] == ["", "3", "6"]
         assert {r.option("labelSelector") for r in api.requests} == {"a=b"}
+
+
+async def test_the_next_page_is_made_while_one_is_read(tmp_path: Path) -> None:
+    async with scripted_api(tmp_path) as (api, client):
+        api.objects = [config_map(f"c{i}", i) for i in range(6)]
+        pages = client.pages(CONFIG_MAP, limit=2)
+        first = await anext(pages)
+        async with asyncio.timeout(5):
+            while len(api.requests) < 2:
+                await asyncio.sleep(0.001)
+        await asyncio.sleep(0.05)
+        assert [item.metadata.name for item in first.items] == ["c0", "c1"]
+        assert [r.option("continue") for r in api.requests] == ["", "2"]  # and not the one after
+        await pages.aclose()  # type: ignore[attr-defined]  # it is a generator
+
+
+async def test_who_stops_reading_hears_nothing_of_the_next_page(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with scripted_api(tmp_path) as (api, client):
+        api.objects = [config_map(f"c{i}", i) for i in range(6)]
+        handle = api._list
+
+        def refusing(request: Request) -> Response:
+            refused = answer(403, status(403, "Forbidden"))
+            return refused if request.option("continue") else handle(request)
+
+        api._list = refusing  # type: ignore[method-assign]
+        for wait in (0.0, 0.05):  # before the refusal comes, and after it
+            pages = client.pages(CONFIG_MAP, limit=2)
+            assert len((await anext(pages)).items) == 2
+            await asyncio.sleep(wait)
+            await pages.aclose()  # type: ignore[attr-defined]  # it is a generator
+        del pages
+        gc.collect()
+        await asyncio.sleep(0)
+        assert not caplog.records
+
+
+async def test_pages_after_the_first_are_of_a_good_size(tmp_path: Path) -> None:
+    async with scripted_api(tmp_path) as (api, client):
+        api.objects = [config_map(f"c{i}", i) for i in range(PAGE + 2)]
+        assert len((await client.list(CONFIG_MAP)).items) == PAGE + 2
+        assert [r.option("limit") for r in api.requests] == [str(PAGE), str(LARGEST_PAGE)]
+    assert page_of_good_size(PAGE, PAGE * 1000) == LARGEST_PAGE
+    assert page_of_good_size(PAGE, PAGE * 4000) == PAGE_BYTES // 4000
+    assert page_of_good_size(PAGE, PAGE * 500_000) == PAGE
+    assert page_of_good_size(0, 0) == page_of_good_size(0, 100) == PAGE
 
 
 async def test_a_page_that_is_lost_costs_that_page_alone(

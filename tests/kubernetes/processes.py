@@ -57,6 +57,10 @@ class Processes:
                 )
             time.sleep(0.05)
 
+    def pid(self, name: str) -> int:
+        """Of a program that runs."""
+        return next(process.pid for known, process in self._running if known == name)
+
     def end_of_log(self, name: str) -> str:
         return self.logs.joinpath(f"{name}.log").read_text(errors="replace")[-3000:]
 

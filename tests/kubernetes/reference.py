@@ -62,6 +62,8 @@ class Reference:
         self._built = built
         self._accounts: dict[str, Path] = {}
         self.port = free_port()
+        self.etcd = ""
+        """The URL of etcd, once it has been started."""
 
     def start(self, *flags: str, controllers: bool = True) -> None:
         """Starts the servers and returns when they answer.  Raises NotStarted."""
@@ -70,8 +72,8 @@ class Reference:
         self._write_public_key()
         self._write_kubeconfig(self.kubeconfig, "admin")
         self._write_kubeconfig(self.directory / "controller-manager.kubeconfig", MANAGER.name)
-        store = self._start_etcd()
-        self._start_apiserver(store, flags)
+        self.etcd = self._start_etcd()
+        self._start_apiserver(self.etcd, flags)
         if controllers:
             self._start_controllers()
 
