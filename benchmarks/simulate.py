@@ -14,11 +14,15 @@ from pathlib import Path
 
 from benchmarks.figure import Aim, Figure
 from hekla.engine.world import policy
-from hekla.simulator import swf
+from hekla.simulator import openb, swf
 from hekla.simulator.outcome import Outcome, outcome
 from hekla.simulator.simulation import simulate
 
-LOG = Path(__file__).parents[2] / "shared" / "traces" / "swf" / "lublin_256.swf.gz"
+TRACES = Path(__file__).parents[2] / "shared" / "traces"
+LOG = TRACES / "swf" / "lublin_256.swf.gz"
+PODS = TRACES / "openb" / "openb_pod_list_default.csv.gz"
+NODES = TRACES / "openb" / "openb_node_list_gpu_node.csv.gz"
+OPENB = "simulate.openb"
 TAKES = "simulate.swf"
 EASY_WAIT, EASY_SLOWDOWN = "lublin.easy.wait", "lublin.easy.bsld"
 FCFS_WAIT, FCFS_SLOWDOWN = "lublin.fcfs.wait", "lublin.fcfs.bsld"
@@ -29,7 +33,7 @@ RUNS = {
     "sjf": ("shortest-first", "easy", SJF_WAIT, SJF_SLOWDOWN),
 }
 """Order of the queue, mode of backfill, and what is measured."""
-FIGURES = (TAKES, *(name for run in RUNS.values() for name in run[2:]))
+FIGURES = (TAKES, OPENB, *(name for run in RUNS.values() for name in run[2:]))
 AIMS = [
     Aim(FCFS_WAIT, "<= 2388444", "s", 9, "average wait, nobody passes (exactly this)"),
     Aim(FCFS_SLOWDOWN, "<= 66502.5", "", 9, "average bounded slowdown, 10 s"),
@@ -40,6 +44,8 @@ AIMS = [
 
 def measure(names: set[str]) -> Iterator[Figure]:
     """One simulation for each policy."""
+    if OPENB in names:
+        yield gpus()
     for name, (order, mode, wait, slowdown) in RUNS.items():
         if not names & {wait, slowdown, *((TAKES,) if name == "easy" else ())}:
             continue
@@ -53,6 +59,24 @@ def measure(names: set[str]) -> Iterator[Figure]:
             yield Figure(wait, found.all.mean_wait, "s", how)
         if slowdown in names:
             yield Figure(slowdown, found.all.slowdown, "", how)
+
+
+def gpus() -> Figure:
+    """The trace of a GPU cluster under one policy, read and simulated."""
+    began = time.perf_counter()
+    with gzip.open(PODS, "rt") as lines:
+        workload = openb.read(lines, PODS.name)
+    with gzip.open(NODES, "rt") as lines:
+        workload.cluster = openb.read_nodes(lines, NODES.name)
+    arguments = {"deviceshare.VGPUEnable": True, "deviceshare.SchedulePolicy": "binpack"}
+    sharing = {"name": "deviceshare", "arguments": {**arguments, "deviceshare.ScheduleWeight": 10}}
+    rules = policy(
+        plugins=["gang", "predicates", "nodeorder", sharing], actions="allocate, backfill"
+    )
+    (run,) = simulate(workload, [rules])
+    took, found = time.perf_counter() - began, outcome("openb", run)
+    jobs = f"{found.all.ended:,} of {found.all.jobs:,} pods ended on 1,213 nodes"
+    return Figure(OPENB, took, "s", f"default trace, {jobs}, {found.cycles:,} cycles")
 
 
 def lublin(order: str, mode: str) -> Outcome:

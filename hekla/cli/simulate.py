@@ -1,6 +1,7 @@
 """`hekla simulate WORKLOAD`: what a policy would do with a workload, in virtual time.
 
-WORKLOAD is a log in Standard Workload Format (.swf, .swf.gz) or jobs in YAML.  Policies are compared
+WORKLOAD is a log in Standard Workload Format (.swf, .swf.gz), pods of the trace openb (.csv,
+.csv.gz) or jobs in YAML.  Policies are compared
 side by side, each on the same jobs and the same cluster, from an empty cluster on.
 """
 
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from hekla.engine.framework.policy import Policy
     from hekla.simulator.workload import Workload
 
-FORMATS = ("swf", "yaml")
+FORMATS = ("swf", "openb", "yaml")
+_ENDINGS = {".swf": "swf", ".csv": "openb"}
 OUTPUTS = ("table", "csv", "json")
 
 
@@ -34,7 +36,11 @@ def main(argv: list[str]) -> int:
     parser = Parser("hekla simulate", __doc__)
     parser.add_argument("workload", help="the jobs")
     parser.add_argument("--format", choices=FORMATS, help="of the workload, else by its name")
-    parser.add_argument("--cluster", metavar="FILE", help="nodes and queues: kubectl get -o yaml")
+    parser.add_argument(
+        "--cluster",
+        metavar="FILE",
+        help="nodes and queues: kubectl get -o yaml, or openb's nodes (.csv)",
+    )
     parser.add_argument(
         "--policy",
         metavar="FILE",
@@ -96,12 +102,12 @@ def _run(arguments: Namespace) -> int:
 
 def read_workload(arguments: Namespace) -> Workload:
     """The jobs and their cluster.  Raises InputError."""
-    from hekla.simulator import clusterfile, jobfile, swf
+    from hekla.simulator import clusterfile, jobfile, openb, swf
     from hekla.simulator.workload import InputError, checked
 
     name: str = arguments.workload
     bare = name.removesuffix(".gz")
-    form = arguments.format or ("swf" if bare.endswith(".swf") else "yaml")
+    form = arguments.format or _ENDINGS.get(Path(bare).suffix, "yaml")
     if arguments.pod_processors is not None and arguments.pod_processors < 1:
         raise InputError(f"--pod-processors = {arguments.pod_processors}: a whole number from 1 up")
     text = read_text(Path(name))
@@ -114,12 +120,17 @@ def read_workload(arguments: Namespace) -> Workload:
             pod_processors=each,
             order=arguments.order,
         )
+    elif form == "openb":
+        workload = openb.read(text.splitlines(), name)
     else:
         workload = jobfile.read(text, name)
     if arguments.cluster:
-        cluster, notes = clusterfile.read(read_text(Path(arguments.cluster)), arguments.cluster)
-        workload.cluster = cluster
-        workload.notes += notes
+        text = read_text(Path(arguments.cluster))
+        if arguments.cluster.removesuffix(".gz").endswith(".csv"):
+            workload.cluster = openb.read_nodes(text.splitlines(), arguments.cluster)
+        else:
+            workload.cluster, notes = clusterfile.read(text, arguments.cluster)
+            workload.notes += notes
     elif not workload.cluster:
         raise InputError(f"{name}: it names no nodes; give a cluster with --cluster FILE")
     return checked(workload, name)

@@ -64,6 +64,7 @@ class Simulation:
     def __init__(self, workload: Workload, policy: Policy) -> None:
         self.policy = policy
         self.state = State(scheduler_names=[SCHEDULER])
+        self.state.metered = False
         self.runs = {f"{NAMESPACE}/{job.name}": JobRun(job, left=job.pods) for job in workload.jobs}
         self.now = 0
         self.arrivals = sorted(workload.jobs, key=lambda job: (job.submit, job.name))

@@ -139,4 +139,5 @@ class CycleView:
         self.decisions.events.append(Event("PodGroup", job.key, job.pg_uid, kind, reason, message))
 
     def metric(self, name: str, value: float, **labels: str) -> None:
-        self.decisions.metrics.append((name, tuple(labels.items()), value))
+        if self.state.metered:
+            self.decisions.metrics.append((name, tuple(labels.items()), value))

@@ -115,6 +115,8 @@ class State:
         self.others: dict[str, dict[str, Tree]] = {}
         """Objects that only some plugins read, as JSON trees: kind -> key -> tree."""
         self.others_version = 0
+        self.metered = True
+        """Whether anybody reads the metrics of its cycles."""
         self.transfers = Transfers()
         self.eviction_log = EvictionLog()
         self.eviction_notices = EvictionNotices()

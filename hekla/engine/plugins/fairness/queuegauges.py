@@ -38,6 +38,8 @@ class QueueGauges:
 
     def write(self, session: CycleView, kind: str, queue: str, of: Mapping[str, float]) -> None:
         """One of KINDS, for one queue."""
+        if not session.state.metered:
+            return
         own = self._own.get(queue)
         if own is None:
             own = self._own[queue] = (("queue_name", queue),)

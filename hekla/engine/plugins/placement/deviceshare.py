@@ -362,7 +362,7 @@ class DeviceShare(Plugin):
 
     def close(self, session: CycleView) -> None:
         """Show what is on the cards, not in every cycle: there may be tens of thousands of them."""
-        if session.now - self._shown < SHOWN_EVERY:
+        if session.now - self._shown < SHOWN_EVERY or not session.state.metered:
             return
         self._shown = session.now
         for device in self.devices:
