@@ -12,6 +12,7 @@ from hekla.engine.plugins.fairness.conformance import Conformance
 from hekla.engine.plugins.fairness.drf import Drf
 from hekla.engine.plugins.fairness.fairshare import FairShare
 from hekla.engine.plugins.fairness.gang import Gang
+from hekla.engine.plugins.fairness.multifactor import Multifactor
 from hekla.engine.plugins.fairness.overcommit import Overcommit
 from hekla.engine.plugins.fairness.pdb import Pdb
 from hekla.engine.plugins.fairness.priority import Priority
@@ -48,6 +49,7 @@ _ALL: tuple[type[Plugin], ...] = (
     CooldownProtection,
     CalmEviction,
     FairShare,
+    Multifactor,
     Predicates,
     NodeOrder,
     BinPack,

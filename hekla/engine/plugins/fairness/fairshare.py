@@ -274,6 +274,22 @@ class FairShare(Plugin):
             parts.append((math.floor(used.get(path, 0.0) / weighs), holds / weighs))
         return tuple(parts)
 
+    def factor(self, queue: str, party: str) -> float:
+        """From 1 for a party that has used nothing down to 0; a half where it has used the part of
+        the queue's use that its weight, and those of the accounts above it, give it."""
+        used = self._used(queue)
+        total = sum(self.usage.used.get(queue, {}).values())
+        if not total or party not in used:
+            return 1.0
+        share = 1.0
+        for path in _paths(party):
+            above, depth = path.rpartition("/")[0], path.count("/")
+            siblings = [
+                one for one in used if one.count("/") == depth and one.rpartition("/")[0] == above
+            ]
+            share *= self.weight_of(path) / sum(self.weight_of(one) for one in siblings)
+        return float(2.0 ** -(used[party] / total / share))
+
     def _used(self, queue: str) -> dict[str, float]:
         return self._with_accounts(queue, "used", self.usage.used.get(queue, {}))
 
