@@ -48,7 +48,12 @@ def main(argv: list[str]) -> int:
         default=[],
         help="a scheduler's policy; several are compared",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the order of nodes that tie")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        help="of what is drawn: arrivals and lengths of jobs, order of nodes that tie",
+    )
     parser.add_argument("--until", metavar="DURATION", help="stop there: 36h, or seconds")
     parser.add_argument("-o", dest="output", choices=OUTPUTS, default="table", help="output")
     parser.add_argument(
@@ -123,7 +128,7 @@ def read_workload(arguments: Namespace) -> Workload:
     elif form == "openb":
         workload = openb.read(text.splitlines(), name)
     else:
-        workload = jobfile.read(text, name)
+        workload = jobfile.read(text, name, arguments.seed)
     if arguments.cluster:
         text = read_text(Path(arguments.cluster))
         if arguments.cluster.removesuffix(".gz").endswith(".csv"):

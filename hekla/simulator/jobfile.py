@@ -7,8 +7,9 @@ line.
 from __future__ import annotations
 
 import difflib
+import random
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import yaml
@@ -60,6 +61,11 @@ class Job(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
     priority_class: str = ""
     count: int = 1
     every: Duration = 0
+    arrivals: Literal["regular", "poisson"] = "regular"
+    """With `poisson` the time between two is drawn, and `every` is its mean."""
+    sigma: float = 0.0
+    """How far durations are from each other: their logarithms are drawn with this deviation, and
+    `duration` is the median."""
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     spec: dict[str, Any] = {}
@@ -75,8 +81,8 @@ class Workfile(msgspec.Struct, forbid_unknown_fields=True):
     """Further objects of the API, such as PriorityClasses."""
 
 
-def read(text: str, name: str) -> Workload:
-    """The workload of a file.  Raises InputError."""
+def read(text: str, name: str, seed: int = 0) -> Workload:
+    """The workload of a file.  `seed`: of what is drawn.  Raises InputError."""
     try:
         tree = yamltext.load(text)
         root = yaml.compose(text, yamltext.Loader)
@@ -84,7 +90,7 @@ def read(text: str, name: str) -> Workload:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark is not None else 1
         raise InputError.at(name, line, f"not YAML: {getattr(error, 'problem', error)}") from error
-    reader = _Reader(name, root)
+    reader = _Reader(name, root, seed)
     whole = reader.convert(tree, Workfile, ())
     jobs: list[SimulatedJob] = []
     for number, one in enumerate(whole.jobs):
@@ -104,8 +110,8 @@ def read(text: str, name: str) -> Workload:
 class _Reader:
     """Knows where in the file everything stands."""
 
-    def __init__(self, name: str, root: Any) -> None:
-        self.name, self.root = name, root
+    def __init__(self, name: str, root: Any, seed: int) -> None:
+        self.name, self.root, self.seed = name, root, seed
 
     def convert(self, tree: Any, kind: Any, path: tuple[str | int, ...]) -> Any:
         if not isinstance(tree, Mapping):
@@ -138,6 +144,8 @@ class _Reader:
         for key, value in (("pods", one.pods), ("count", one.count)):
             if value < 1:
                 self.refuse((*path, key), f"{key} = {value}: a whole number from 1 up")
+        if not 0 <= one.sigma <= 10:
+            self.refuse((*path, "sigma"), f"sigma = {one.sigma:g}: a number from 0 to 10")
         least = one.pods if one.min_available is None else one.min_available
         if not 1 <= least <= one.pods:
             self.refuse(
@@ -146,11 +154,19 @@ class _Reader:
         requests = self.amounts(one.requests, (*path, "requests"))
         template = {"labels": one.labels, "annotations": one.annotations, "spec": one.spec}
         cpu = amounts(requests).get("cpu", 0.0) / 1000
+        # Of each entry by its own name, so that another entry in the file changes nothing here.
+        chance = random.Random(f"{self.seed}/{one.name}")
+        moments, lengths = [submit], [duration] * one.count
+        for _ in range(1, one.count):
+            gap = every if one.arrivals == "regular" else round(chance.expovariate(1) * every)
+            moments.append(moments[-1] + gap)
+        if one.sigma:
+            lengths = [round(duration * chance.lognormvariate(0, one.sigma)) for _ in lengths]
         return [
             SimulatedJob(
                 name=one.name if one.count == 1 else f"{one.name}-{number}",
-                submit=submit + number * every,
-                duration=duration,
+                submit=moments[number],
+                duration=lengths[number],
                 requests=requests,
                 pods=one.pods,
                 min_available=least,

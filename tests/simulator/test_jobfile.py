@@ -35,6 +35,19 @@ def test_a_job_that_comes_again() -> None:
     ]
 
 
+def test_what_is_drawn_depends_on_the_seed_and_the_name() -> None:
+    text = WHOLE + "  count: 400\n  every: 10s\n  arrivals: poisson\n  sigma: 0.5\n"
+    other = text + "- {name: b, duration: 1, requests: {cpu: 1}, count: 2, arrivals: poisson}\n"
+    one, same, beside, third = (
+        [(job.submit, job.duration) for job in jobfile.read(given, "j", seed).jobs[:400]]
+        for given, seed in ((text, 1), (text, 1), (other, 1), (text, 2))
+    )
+    assert one == same == beside != third
+    assert one[0][0] == 0 and one == sorted(one, key=lambda job: job[0])
+    assert 3_500_000_000 < one[-1][0] < 4_500_000_000
+    assert 55_000_000 < sorted(length for _, length in one)[200] < 65_000_000
+
+
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
@@ -44,6 +57,8 @@ def test_a_job_that_comes_again() -> None:
         ("duration: 1m", "duration: 1m\n  pods: 0", "j:6: jobs.0: pods = 0: a whole number from 1 up"),
         ("duration: 1m", "duration: 1m\n  pods: two", "j:6: jobs.0: pods = 'two': expected `int`, got `str`"),
         ("duration: 1m", "duration: 1m\n  minAvailable: 2", "j:6: jobs.0: minAvailable = 2: from 1 to pods = 1"),
+        ("duration: 1m", "duration: 1m\n  sigma: -1", "j:6: jobs.0: sigma = -1: a number from 0 to 10"),
+        ("duration: 1m", "duration: 1m\n  arrivals: often", "j:6: jobs.0: arrivals = 'often': invalid enum value 'often'"),
         ("cpu: 500m", "cpu: lots", "j:6: jobs.0.requests: cpu = 'lots': an amount such as 2, 500m or 8Gi"),
         ("  duration: 1m\n", "", 'j:4: jobs: "duration" is missing'),
         ("jobs:", "job:", 'j:3: key "job" does not exist; did you mean "jobs"?'),
