@@ -4,15 +4,21 @@ last bind, and the requests by what they are, counted by the server itself.
 The servers are those of `tests/kubernetes`, a fresh one for each shape; nodes, controllers, webhooks
 and scheduler are Hekla's.  What the kubelets ask (pods they run, their statuses, leases and nodes)
 is left out of the requests and is in the processor time, as the clients' creates are in both.
+
+Where VOLCANO names a directory with Volcano's programs (vc-scheduler, vc-controller-manager and
+vc-webhook-manager), the same is measured of them on a server of their own, with the same kinds,
+nodes and policy and without limits of their clients, and printed beside each figure.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import time
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.end_to_end import Pods, create_all
@@ -28,6 +34,7 @@ if TYPE_CHECKING:
 SHAPES = {"gang": (1, 1000), "gangs": (20, 50), "pods": (1000, 0), "jobs": (1000, 1)}
 """Name -> (jobs, pods of each); no pods: as many plain pods without a job."""
 FIGURES = tuple(f"live.{what}.{shape}" for shape in SHAPES for what in ("cpu", "requests"))
+HEKLA = "Hekla"
 COUNTED = re.compile(
     r'^apiserver_request_total\{.*resource="(?P<resource>\w+)".*subresource="(?P<subresource>\w*)".*'
     r'verb="(?P<verb>\w+)".*\} (?P<count>\S+)$',
@@ -47,12 +54,14 @@ class Cost(NamedTuple):
     """What a shape took."""
 
     shape: str
+    programs: str
+    """Whose."""
     pods: int
     seconds: float
     server_cpu: float
     """Seconds of the kube-apiserver's processors until the last bind."""
     own_cpu: float
-    """The same of Hekla's daemons."""
+    """The same of the daemons."""
     later_cpu: float
     """Seconds of the kube-apiserver's processors from the last bind until nothing was asked for two
     seconds: statuses, events and what else was put off."""
@@ -64,12 +73,24 @@ class Cost(NamedTuple):
 
 def measure(names: set[str]) -> Iterator[Figure]:
     shapes = [shape for shape in SHAPES if any(name.endswith(f".{shape}") for name in names)]
-    for cost in each(shapes, measured):
-        yield from (figure for figure in figures(cost) if figure.name in names)
+    for costs in each(shapes, measured):
+        for figure in figures(*costs):
+            if figure.name in names:
+                yield figure
 
 
-def figures(cost: Cost) -> list[Figure]:
-    """Processor time and requests a pod."""
+def figures(cost: Cost, others: Cost | None = None) -> list[Figure]:
+    """Processor time and requests a pod, those of the other programs in the conditions."""
+    cpu, requests = told(cost)
+    if others is not None:
+        cpu, requests = (
+            own._replace(conditions=f"{own.conditions}; {theirs.conditions}")
+            for own, theirs in zip((cpu, requests), told(others), strict=True)
+        )
+    return [cpu, requests]
+
+
+def told(cost: Cost) -> tuple[Figure, Figure]:
     pods = max(cost.pods, 1)
     listed, early = (
         ", ".join(
@@ -82,30 +103,43 @@ def figures(cost: Cost) -> list[Figure]:
     cpu, requests = 1000 * cost.server_cpu / pods, sum(cost.requests.values()) / pods
     conditions = (
         f"{cost.pods / cost.seconds:,.0f} pods/s; afterwards {1000 * cost.later_cpu / pods:.1f} ms a pod; "
-        f"Hekla's daemons {1000 * cost.own_cpu / pods:.1f} ms a pod; "
+        f"{cost.programs}'s daemons {1000 * cost.own_cpu / pods:.1f} ms a pod; "
         f"a pod until the last bind: {early}"
     )
-    return [
+    if cost.programs != HEKLA:
+        conditions = f"{cost.programs} {cpu:.1f} ms a pod, {conditions}"
+        listed = f"{cost.programs} {requests:.1f} requests a pod: {listed}"
+    return (
         Figure(f"live.cpu.{cost.shape}", cpu, "ms/pod", conditions),
         Figure(f"live.requests.{cost.shape}", requests, "requests/pod", listed),
-    ]
+    )
 
 
-def measured(shape: str) -> Cost:
-    """One shape on a server of its own."""
+def measured(shape: str) -> list[Cost]:
+    """One shape on a server of its own, and by Volcano's programs, where they are, on another."""
+    given = os.environ.get("VOLCANO")
+    return [by(shape, None), *([by(shape, Path(given))] if given else [])]
+
+
+def by(shape: str, volcano: Path | None) -> Cost:
+    """One shape by Hekla's programs, or by those in a directory."""
     from tests.kubernetes.reference import reference
 
     with reference(durable=True) as server:
         asyncio.run(settle(server.kubeconfig))
         server.add_nodes("--nodes=0", f"--fake-nodes={NODES}")
-        server.add_scheduler()
-        server.add_webhooks()
+        if volcano is None:
+            server.add_scheduler()
+            server.add_webhooks()
+        else:
+            server.add_volcano(volcano)
         asyncio.run(ready(server.kubeconfig))
-        asyncio.run(run(server, "warm", *((1, 200) if shape != "pods" else (200, 0))))
-        return asyncio.run(run(server, shape, *SHAPES[shape]))
+        whose = HEKLA if volcano is None else "Volcano"
+        asyncio.run(run(server, whose, "warm", *((1, 200) if shape != "pods" else (200, 0))))
+        return asyncio.run(run(server, whose, shape, *SHAPES[shape]))
 
 
-async def run(server: Reference, shape: str, jobs: int, tasks: int) -> Cost:
+async def run(server: Reference, programs: str, shape: str, jobs: int, tasks: int) -> Cost:
     """Creates everything at once, and waits for the last bind or the end of the time."""
     total = jobs * max(tasks, 1)
     async with Client(config.load(str(server.kubeconfig)), pool=32) as client, Pods(client) as pods:
@@ -126,7 +160,15 @@ async def run(server: Reference, shape: str, jobs: int, tasks: int) -> Cost:
         since = await settled(client) - counted
         later = server.processes.cpu_seconds()["kube-apiserver"] - cpu["kube-apiserver"] - quick
         return Cost(
-            shape, pods.bound - before, seconds, quick, sum(spent.values()), later, early, since
+            shape,
+            programs,
+            pods.bound - before,
+            seconds,
+            quick,
+            sum(spent.values()),
+            later,
+            early,
+            since,
         )
 
 

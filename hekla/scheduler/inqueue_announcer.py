@@ -64,7 +64,7 @@ class InqueueAnnouncer:
         if not self._namespace:
             return False
         now = asyncio.get_running_loop().time()
-        flooded = len(self._let_in_at) == FLOOD and now - self._let_in_at[0] <= 1.0
+        flooded = self.flooded
         self._let_in_at.append(now)
         if not flooded or now < self._silent_until:
             return False
@@ -74,6 +74,12 @@ class InqueueAnnouncer:
             self._sending = True
             self._launch(self._send())
         return True
+
+    @property
+    def flooded(self) -> bool:
+        """Whether many groups have been let in within the last second."""
+        let_in_at, now = self._let_in_at, asyncio.get_running_loop().time()
+        return len(let_in_at) == FLOOD and now - let_in_at[0] <= 1.0
 
     def heard(self, group: str) -> None:
         """A group has come further: if it was announced, somebody reads announcements."""

@@ -40,7 +40,8 @@ Work = Callable[[str, Coroutine[Any, Any, None]], asyncio.Task[None]]
 DELAY, LONGEST_DELAY = 0.35, 10.0
 """Seconds that a status is deferred from its last change; from its first change, three times as
 long at most.  Scheduled, Running and the first count of running pods follow each other closely; on
-a busy server they take longer, and so does the delay."""
+a busy server they take longer, and so does the delay: the longest while it is flooded with groups,
+because binds go first."""
 STARTING = 6
 """While pods are bound that do not run yet, the delay from the first change is so many times as
 long: most pods run soon, and are counted then."""
@@ -230,7 +231,9 @@ class PodGroupStatusUpdater:
         now = loop.time()
         for key in [key for key, written in self.written.items() if now - written.at >= REMEMBERED]:
             del self.written[key]
-        stable = self.client.debounce.delay(DELAY, LONGEST_DELAY)
+        debounce = self.client.debounce
+        in_the_way = self.announcer.flooded and debounce.busy
+        stable = LONGEST_DELAY if in_the_way else debounce.delay(DELAY, LONGEST_DELAY)
         for key, (group, explained, since, changed) in list(self.deferred.items()):
             patience = stable
             if group.phase == "Inqueue" and self.pods_wait_for(key) and not self.announcer.is_heard:
@@ -244,7 +247,8 @@ class PodGroupStatusUpdater:
                 self.admitted.discard(key)
             self.announcer.forget(key)
             self.status_writer.put(f"group {key}", partial(self.start, group, explained))
-        self.timer = loop.call_later(stable / 8, self.flush) if self.deferred else None
+        pause = min(stable / 8, DELAY)
+        self.timer = loop.call_later(pause, self.flush) if self.deferred else None
 
     def is_starting(self, group: PodGroupStatus) -> bool:
         """Whether pods of the group are bound and do not run yet, so that its counts will change."""

@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from hekla.engine.framework.policy import DEFAULT
 from hekla.local.machine import certificates
 from hekla.local.machine.certificates import Authority, Leaf
 from tests.admission.process import PATIENCE, in_force, install_kinds
@@ -223,18 +224,15 @@ class Reference:
     def add_webhooks(self) -> None:
         """Starts Hekla's webhooks, the rest of what one installs on a cluster that is there;
         returns when the server asks them."""
-        own, port = (
-            f"--kubeconfig={self._account('volcano-admission', accounts.ADMISSION)}",
-            free_port(),
-        )
+        own = f"--kubeconfig={self._account('volcano-admission', accounts.ADMISSION)}"
+        self._start_webhooks(sys.executable, "-m", "hekla", "admission", own)
+
+    def _start_webhooks(self, *command: str) -> None:
+        port = free_port()
         self.processes.start(
             "admission",
             [
-                sys.executable,
-                "-m",
-                "hekla",
-                "admission",
-                own,
+                *command,
                 f"--port={port}",
                 f"--ca-cert-file={self.pki / 'ca.crt'}",
                 f"--tls-cert-file={self.pki / 'admission.crt'}",
@@ -243,6 +241,22 @@ class Reference:
             ],
         )
         self.processes.wait("admission", lambda: in_force(self), PATIENCE)
+
+    def add_volcano(self, programs: Path) -> None:
+        """Starts Volcano's scheduler, controllers and webhooks from a directory in the place of
+        Hekla's, as the administrator and without limits of their clients, on the same kinds."""
+        install_kinds(self)
+        own = f"--kubeconfig={self.kubeconfig}"
+        unlimited = ("--kube-api-qps=5000", "--kube-api-burst=5000")
+        policy = self.directory / "volcano-scheduler.conf"
+        policy.write_text(json.dumps(DEFAULT))
+        for name, program, *flags in (
+            ("scheduler", "vc-scheduler", f"--scheduler-conf={policy}"),
+            ("controllers", "vc-controller-manager"),
+        ):
+            command = [str(programs / program), own, "--leader-elect=false", *unlimited, *flags]
+            self.processes.start(name, command)
+        self._start_webhooks(str(programs / "vc-webhook-manager"), own, *unlimited)
 
     def _account(self, name: str, given: accounts.Account) -> Path:
         """The kubeconfig of one of the chart's accounts, which is made when it is first asked for."""

@@ -363,3 +363,11 @@ async def test_a_group_that_no_job_controller_of_ours_has_made_is_not_announced(
     scene.groups.update(scene.status("Inqueue", 0))
     await scene.settle()
     assert (flood, scene.phases()) == ([], ["Inqueue"])
+
+
+async def test_a_group_that_is_gone_is_not_written(scene: Scene) -> None:
+    """A finished job's group is, before its pods."""
+    scene.groups.update(scene.status("Running", 2, READY))
+    scene.job.has_group = False
+    await scene.settle()
+    assert scene.phases() == []

@@ -3,6 +3,7 @@
 import pytest
 
 from hekla.api.text.times import instant
+from hekla.controllers.job.plan import DependentsAction
 from tests.controllers.job.world import World, job_of, policy, task
 
 
@@ -484,3 +485,31 @@ def test_only_what_is_missing_is_created() -> None:
         sorted(world.created) == ["train-a-0", "train-a-2", "train-a-3", "train-a-5"]
         and len(world.pods) == 6
     )
+
+
+def test_the_end_of_a_job_and_what_follows_from_it_are_one_write() -> None:
+    world = World(job_of(task("a", 2))).started()
+    world.become("Succeeded")
+    made = world.reconcile()
+    assert (world.phase, world.status.succeeded, world.group) == ("Completed", 2, None)
+    assert made.status_first and made.dependents is DependentsAction.DELETE_ALL
+    assert world.status.version == 1 and world.status.running_duration
+    settled = world.status
+    world.settle()
+    assert world.status == settled
+
+
+def test_a_job_that_ends_while_pods_have_to_be_stopped_says_so_first() -> None:
+    completes = policy("CompleteJob", "TaskCompleted")
+    world = World(job_of(task("a", 1, policies=[completes]), task("b", 1))).started()
+    world.become("Succeeded", "train-a-0")
+    world.reconcile()
+    assert world.phase == "Completing" and "train-b-0" not in world.pods
+    assert world.settle() == "Completed"
+    world = World(job_of(task("a", 1), plugins={"svc": []})).started()
+    world.become("Succeeded")
+    made = world.reconcile()
+    assert made.dependents is not DependentsAction.DELETE_ALL, (
+        "the plugin's objects are still there"
+    )
+    assert world.settle() == "Completed" and not world.status.controlled_resources
