@@ -153,13 +153,14 @@ class PodGroupStatusUpdater:
         """Write at once that a group has begun to run, where the server has time for it.
 
         Its pods are bound and not seen running yet, so a second write will follow.  It is done for
-        few groups at a time, and for none while the server is slow; all other statuses go to
-        `update`.
+        few groups at a time, and for none in a flood or while the server is slow; all other statuses
+        go to `update`.
         """
         if (
             group.phase != "Running"
             or self.reported_running.get(group.key) == group.uid
             or len(self.early_writes) >= EARLY
+            or self.announcer.flooded
             or self.client.debounce.response_time > SLOW
         ):
             self.update(group, explained)

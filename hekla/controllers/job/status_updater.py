@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from functools import partial
@@ -39,8 +40,12 @@ LONGEST_INTERVAL = 2.0
 it is Running (decision 0202)."""
 FLOOD = 32
 """So many jobs whose first steps wait to be written are a flood."""
+FLOOD_RATE = 16
+"""So many jobs that take their first step within a second are one too."""
 FLOOD_INTERVAL = 10.0
-"""Seconds for which first steps wait in a flood."""
+"""Seconds for which first steps wait in a flood while the server is busy."""
+FLOOD_PATIENCE = 1.0
+"""Seconds for which they wait in a flood on any server."""
 LOOK_INTERVAL = 1.0
 """Seconds after which a waiting write is looked at again: the server may be quiet by then."""
 LONGEST_TURN = 5.0
@@ -87,6 +92,8 @@ class StatusUpdater:
         self._records: dict[str, StatusRecord] = {}
         self._first_steps: set[str] = set()
         """Keys of the jobs whose first steps wait to be written."""
+        self._came_at: deque[float] = deque(maxlen=FLOOD_RATE)
+        """When jobs took their first steps last."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._late_writes = StatusWriter(self._launch)
         self._delays = queue.delays_for(self._fall_due)
@@ -200,6 +207,8 @@ class StatusUpdater:
             return None
         before, after = job.status.state.phase, wanted.state.phase
         moved = after != before
+        if not before and record.first_step is None:
+            self._came_at.append(time.monotonic())
         catches_up = wanted is record.first_step
         if record.first_step is not None and moved:
             wanted = dated(wanted, record.first_step)
@@ -226,8 +235,12 @@ class StatusUpdater:
         record.late_since = record.late_since or now
         since = record.late_since if moved else max(record.written_at, record.late_since)
         debounce = self._client.debounce
-        longest = FLOOD_INTERVAL if moved and self._flooded else LONGEST_INTERVAL
-        wait = since + debounce.delay(0.0 if moved else STATUS_INTERVAL, longest) - now
+        shortest, longest = STATUS_INTERVAL, LONGEST_INTERVAL
+        if moved:
+            flooded = self._flooded
+            shortest = FLOOD_PATIENCE if flooded else 0.0
+            longest = FLOOD_INTERVAL if flooded else LONGEST_INTERVAL
+        wait = since + debounce.delay(shortest, longest) - now
         if wait <= 0 and (record.turn is not None or not debounce.busy):
             return False
         key = key_of(job)
@@ -241,7 +254,10 @@ class StatusUpdater:
 
     @property
     def _flooded(self) -> bool:
-        return len(self._first_steps) >= FLOOD
+        came_at = self._came_at
+        return len(self._first_steps) >= FLOOD or (
+            len(came_at) == FLOOD_RATE and time.monotonic() - came_at[0] <= 1.0
+        )
 
     def _set_first_step(self, key: str, record: StatusRecord, step: batch.JobStatus | None) -> None:
         record.first_step = step
