@@ -125,6 +125,36 @@ async def test_few_pods_are_reported_at_a_time_while_the_server_is_busy(
     assert fakes._senders == 0 and not fakes._tasks.tasks
 
 
+async def test_what_the_server_removes_without_waiting_is_not_deleted_again() -> None:
+    """As kube-apiserver does with a pod that has ended: it is changed first, and gone then."""
+    deleted: list[str] = []
+
+    async def delete(kind: Any, name: str, namespace: str, *, grace: int, uid: str) -> None:
+        deleted.append(name)
+
+    client: Any = SimpleNamespace(debounce=SimpleNamespace(busy=False), delete=delete)
+    fakes = FakePods(client, {"n1"})
+    fakes.cache = Cache(client, FAKE_POD)
+    fakes.cache.on_change(fakes._pod_changed)
+    for name, grace in (("forced", 0), ("asked", 30)):
+        tree = {
+            "metadata": {
+                "name": name,
+                "namespace": "default",
+                "uid": name,
+                "deletionTimestamp": "2026-01-01T00:00:00Z",
+                "deletionGracePeriodSeconds": grace,
+            },
+            "spec": {"nodeName": "n1"},
+        }
+        fakes.cache._put(f"default/{name}", msgspec.convert(tree, FakePod))
+    async with asyncio.timeout(PATIENCE):
+        while fakes._senders:
+            await asyncio.sleep(0)
+    assert deleted == ["asked"]
+    await fakes.close()
+
+
 async def fake(live: Cluster, name: str, *command: str, **more: Any) -> None:
     await live.create(name, *command, nodeName="fake-node-0", **more)
 

@@ -28,6 +28,7 @@ class Meta(Struct):
     uid: str = ""
     resource_version: str = ""
     deletion_timestamp: str = ""
+    deletion_grace_period_seconds: int | None = None
     generation: int = 0
     annotations: dict[str, str] | None = None
     labels: dict[str, str] | None = None

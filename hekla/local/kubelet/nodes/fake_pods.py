@@ -139,6 +139,8 @@ class FakePods:
     def _due(self, pod: FakePod) -> float | None:
         """When something is to be done with the pod; None for never."""
         if pod.metadata.deletion_timestamp:
+            if pod.metadata.deletion_grace_period_seconds == 0:
+                return None  # the server waits for nobody: the pod is as good as gone
             stays = duration((pod.metadata.annotations or {}).get(GOING_DELAY, ""))
             return self._going.setdefault(pod.metadata.uid, time.time() + stays) if stays else 0.0
         phase = pod.status.phase
