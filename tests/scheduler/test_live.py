@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import signal
 import socket
 import subprocess
@@ -329,6 +330,49 @@ async def test_a_pod_is_told_before_it_gives_way_also_across_a_restart(site: Sit
     await site.until(taken, "the urgent pod has the place")
     assert time.time() >= at
     assert "Evict" in {reason for reason, _ in await site.told("lesser-0")}
+
+
+async def test_a_restart_keeps_what_was_used(site: Site) -> None:
+    """With the rights that the chart gives: written while it runs, read by the next process."""
+    arguments = (
+        "{fairshare.resourceKey: cpu, fairshare.identity: user, "
+        "fairshare.persistState: true, fairshare.flushIntervalSeconds: 1}"
+    )
+    site.policy.write_text(f"{POLICY}  - name: fairshare\n    arguments: {arguments}\n")
+    home = "volcano-system"
+    try:
+        await site.client.create(core.NAMESPACE.untyped, {"metadata": {"name": home}})
+    except AlreadyExists:
+        pass
+    await site.node("n1")
+    site.start()
+    await site.job("train", 1)
+    marks = {"hekla.io/user": site.name}
+    await site.client.patch(
+        scheduling.POD_GROUP, f"{site.name}-train", {"metadata": {"annotations": marks}}, "default"
+    )
+    await site.until_bound(1)
+
+    async def used() -> float:
+        try:
+            found = await site.client.get(core.CONFIG_MAP.untyped, "fairshare-usage-state", home)
+        except NotFound:
+            return 0.0
+        tree = json.loads(found["data"]["state.json"])
+        return float(tree["queues"].get("default", {}).get(site.name, 0.0))
+
+    async def counted() -> bool:
+        return await used() > 3000
+
+    await site.until(counted, "three seconds of a cpu are written down")
+    site.stop(signal.SIGKILL)
+    before = await used()
+    await site.client.delete(core.POD, f"{site.name}-train-0", "default", grace=0)
+    site.start()
+    await asyncio.sleep(3)
+    site.stop()
+    after = await used()
+    assert 0.99 * before < after <= before + 1, "nothing runs any more, and nothing is forgotten"
 
 
 def core_priority() -> Any:
