@@ -100,7 +100,7 @@ ADMISSIONS = {
             CU,
             "expect operation to be 'CREATE' or 'UPDATE'",
             validate=jobs.validate,
-            settled=jobs.named_well,
+            settled=jobs.metadata_is_well,
         ),
         Admission(
             "/cronjobs/validate",
@@ -126,7 +126,7 @@ ADMISSIONS = {
             C,
             "unsupported operation {operation}",
             validate=podgroups.validate,
-            settled=nothing_of_metadata,
+            settled=podgroups.metadata_is_well,
         ),
         Admission(
             "/queues/mutate",

@@ -10,7 +10,7 @@ import pytest
 from hekla.admission.registry import ADMISSIONS
 from tests.admission.objects import Tree, ask, job, task
 
-VALUES = ("", "x", "1", "true", "50%", "[]", "{}", '{"spec":{"minAvailable":1}}')
+VALUES = ("", "x", "1h", "1", "true", "50%", "[]", "{}", '{"spec":{"minAvailable":1}}')
 OBJECTS = {
     "jobs": [job(), job(task("a", 2), task("b", 3, minAvailable=1), minAvailable=3)],
     "podgroups": [

@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from hekla.engine.model.time.walltimes import job_walltime, problem_of, read_walltime
+from hekla.api.text.walltimes import read_walltime
+from hekla.engine.model.time.walltimes import job_walltime, problem_of
 from hekla.engine.world import World, policy
 
 WALLTIME, DEFAULT = "hekla.io/walltime", "hekla.io/default-walltime"

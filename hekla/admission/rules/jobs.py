@@ -20,7 +20,7 @@ from hekla.admission.review import (
     queue_state,
     spec_of,
 )
-from hekla.admission.rules import jobsizes, jobupdates, podtemplates, policies
+from hekla.admission.rules import jobsizes, jobupdates, podtemplates, policies, walltimes
 from hekla.admission.rules.fielderrors import invalid
 from hekla.admission.rules.graph import sorted_tasks
 from hekla.admission.rules.partitions import partition_problem
@@ -160,15 +160,15 @@ def _name(review: Review) -> str:
     return f"create job with name {job} validate failed {listed(errors)}" if errors else ""
 
 
-def named_well(job: Tree) -> bool:
-    """Whether the job's name is valid, by itself and in the names of its pods: all that the rules
-    read of its metadata."""
+def metadata_is_well(job: Tree) -> bool:
+    """Whether the job's name is valid, by itself and in the names of its pods, and its walltime: all
+    that the rules read of its metadata."""
     name = name_of(job)
     pods = (
         f"{name}-{task.get('name') or ''}-{index}"
         for index, task in enumerate(spec_of(job).get("tasks") or [])
     )
-    return not qualified_name(name) and not any(map(qualified_name, pods))
+    return not (qualified_name(name) or any(map(qualified_name, pods)) or walltimes.problem(job))
 
 
 def _total(review: Review) -> str:
@@ -256,6 +256,15 @@ def _dependencies(review: Review) -> str:
     return ""
 
 
+def _walltimes(review: Review) -> str:
+    found = [walltimes.problem(review.object)]
+    for index, task in enumerate(spec_of(review.object)["tasks"]):
+        found.append(
+            walltimes.problem(task.get("template") or {}, at=f"spec.tasks[{index}].template.")
+        )
+    return "".join(f" {one};" for one in found if one)
+
+
 CREATE_RULES: tuple[Callable[[Review], str], ...] = (
     _topology,
     _tasks,
@@ -267,4 +276,5 @@ CREATE_RULES: tuple[Callable[[Review], str], ...] = (
     _volumes,
     _queue,
     _dependencies,
+    _walltimes,
 )

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from hekla.admission.review import BOTH_TIERS, Review, Tree, both_tiers, name_of, spec_of
-from hekla.admission.rules import jobsizes
+from hekla.admission.rules import jobsizes, walltimes
 from hekla.admission.rules.jobdefaults import defaulted_spec
 from hekla.admission.rules.partitions import partition_problem
 from hekla.admission.rules.semantics import same
@@ -18,6 +18,9 @@ MUTABLE_IN_TASK = ("replicas", "minAvailable")
 
 def problem(review: Review) -> str:
     """The first error of the update; "" if there is none."""
+    walltime = walltimes.problem(review.object, review.old)
+    if walltime:
+        return walltime
     spec, old = spec_of(review.object), spec_of(review.old)
     tasks, old_tasks = spec.get("tasks") or [], old.get("tasks") or []
     for task in tasks:

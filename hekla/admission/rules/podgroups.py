@@ -8,12 +8,15 @@ from hekla.admission.review import (
     DEFAULT_QUEUE,
     Patch,
     Review,
+    Tree,
     annotations_of,
     both_tiers,
+    metadata_of,
     queue_not_found,
     queue_state,
     spec_of,
 )
+from hekla.admission.rules import walltimes
 from hekla.api.names import GROUP_QUEUE_NAME
 
 
@@ -29,8 +32,19 @@ def mutate(review: Review) -> Patch | None:
 
 
 def validate(review: Review) -> str:
-    parts = (_queue(review), _topology(review))
+    parts = (_queue(review), _topology(review), _walltime(review.object))
     return "; ".join(part.strip() for part in parts if part)
+
+
+def metadata_is_well(group: Tree) -> bool:
+    """Whether the group's walltime can be read: all that the rules read of its metadata."""
+    return not walltimes.problem(group)
+
+
+def _walltime(group: Tree) -> str:
+    """What a controller makes says what its owner says, which was asked when that came."""
+    owned = metadata_of(group).get("ownerReferences")
+    return "" if owned else walltimes.problem(group)
 
 
 def _queue(review: Review) -> str:

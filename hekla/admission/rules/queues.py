@@ -24,7 +24,7 @@ from hekla.admission.review import (
     status_of,
     with_spec,
 )
-from hekla.admission.rules import queuetree
+from hekla.admission.rules import queuetree, walltimes
 from hekla.admission.rules.fielderrors import aggregate, invalid
 from hekla.api.names import HIERARCHY, HIERARCHY_WEIGHTS
 from hekla.api.text.quantity import Quantity
@@ -62,8 +62,14 @@ def mutate(review: Review) -> Patch | None:
 def validate(review: Review) -> str:
     if review.operation == "DELETE":
         return deletion_problem(review)
+    walltime = walltimes.queue_problem(review.object, review.old)
     problem = aggregate(
-        [*_resources(spec_of(review.object)), *_state(review.object), *_hierarchy(review)]
+        [
+            *_resources(spec_of(review.object)),
+            *_state(review.object),
+            *_hierarchy(review),
+            *([walltime] if walltime else []),
+        ]
     )
     return problem or queuetree.problem(review)
 

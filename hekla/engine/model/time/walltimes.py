@@ -10,20 +10,12 @@ import math
 from collections.abc import Mapping
 
 from hekla.api.names import DEFAULT_WALLTIME, WALLTIME
+from hekla.api.text.walltimes import FORM, read_walltime
 from hekla.api.trees import Tree
-from hekla.engine.model.durations import seconds
 from hekla.engine.model.queues.queues import Queue
 from hekla.engine.model.tasks import Job, Task
 
 ENDLESS = math.inf
-
-
-def read_walltime(text: str) -> float:
-    """Seconds of a walltime as people write it: `1h30m`, or whole seconds.  Raises ValueError."""
-    length = float(text) if text.isascii() and text.isdigit() else seconds(text)
-    if length <= 0 or not math.isfinite(length):
-        raise ValueError(f"{text!r} is no length of time")
-    return length
 
 
 def stated_walltime(annotations: Mapping[str, str], name: str = WALLTIME) -> float | None:
@@ -42,7 +34,7 @@ def problem_of(annotations: Mapping[str, str], name: str = WALLTIME) -> str:
     text = annotations.get(name)
     if text is None or stated_walltime(annotations, name) is not None:
         return ""
-    return f'{name}: "{text}" is no walltime; a duration such as 1h30m, or whole seconds'
+    return f'{name}: "{text}" is no walltime; {FORM}'
 
 
 def pod_walltime(annotations: Mapping[str, str], spec: Tree) -> float | None:
