@@ -139,6 +139,17 @@ def test_what_cannot_be_read_is_left_out_and_said() -> None:
     assert ("Numatopology", "n1") in here.state.rejected
 
 
+def test_a_reservation_beyond_all_numbers_stops_no_cycle() -> None:
+    here = world({"n1": "0-7"})
+    tree = json.loads(json.dumps(here.state.others["Numatopology"]["n1"]))
+    tree["spec"]["resReserved"] = {"cpu": "9" * 400}
+    here.state.upsert_other("Numatopology", tree)
+    guaranteed(here, "a", 2)
+    here.job("b", pods=1, cpu=1)
+    assert here.run("allocate").nodes_of("b") == {"n1"}
+    assert not here.state.rejected
+
+
 def test_sets_of_cpus() -> None:
     assert cpu_set("0-3,8") == {0, 1, 2, 3, 8}
     assert cpu_set("") == set()

@@ -3,7 +3,6 @@ plugins-placement 6."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -237,7 +236,7 @@ def _read(tree: Tree) -> NumaNode:
     spec = tree.get("spec") or {}
     policies = spec.get("policies") or {}
     found = (spec.get("numares") or {}).get(CPU)
-    reserved = quantity.milli((spec.get("resReserved") or {}).get(CPU, "0")) / 1000
+    reserved = quantity.whole((spec.get("resReserved") or {}).get(CPU, "0"))
     reported = {str(one.get("uid", "")) for one in spec.get("podAllocations") or ()}
     reported |= {
         f"{one.get('namespace', '')}/{one.get('name', '')}"
@@ -247,7 +246,7 @@ def _read(tree: Tree) -> NumaNode:
         tree,
         policies.get("CPUManagerPolicy", ""),
         policies.get("TopologyManagerPolicy", ""),
-        math.ceil(reserved),
+        reserved,
         topology_of(spec.get("cpuDetail") or {}),
         None if found is None else cpu_set(str(found.get("allocatable", ""))),
         frozenset(reported - {"", "/"}),
