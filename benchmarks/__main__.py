@@ -16,6 +16,7 @@ from importlib import import_module
 from pathlib import Path
 
 from benchmarks import (
+    engine_backfill,
     engine_scaling,
     kube_apiserver_day,
     kube_apiserver_jobs,
@@ -69,6 +70,7 @@ def aims() -> list[Aim]:
         table
         + reference.AIMS
         + simulate.AIMS
+        + engine_backfill.AIMS
         + engine_scaling.AIMS
         + kube_apiserver_day.AIMS
         + kube_apiserver_jobs.AIMS

@@ -152,8 +152,8 @@ def close_session(session: Session, stage: Stage = _unwatched) -> Decisions:
             sub_job.nominated_domain = ""
     state.job_table.dirty.update(session.touched)
     state.count_changes()
-    if session.timed is not None:
-        session.timed.close()
+    for settle in session.at_close:
+        settle()
     report_queues(session)
     decided = session.decisions
     session.live.clear()

@@ -20,6 +20,7 @@ from hekla.engine.explain.upstream_texts import job_text, scheduling_reason
 from hekla.engine.framework.joborder import report_unknown_orders
 from hekla.engine.model.conditions import UNSCHEDULABLE, drop_condition, set_condition
 from hekla.engine.model.decisions import Event, Pipelined, PodCondition, PodGroupStatus, QueueStatus
+from hekla.engine.model.explanations import Explanation
 from hekla.engine.model.queues import devicequota
 from hekla.engine.model.queues.devicequota import Claimed
 from hekla.engine.model.queues.queues import ROOT, Queue
@@ -74,11 +75,11 @@ def phase_of(job: Job, session_uid: str) -> str:
 
 def _report_job(session: Session, job: Job) -> None:
     statuses = job.counts.statuses
+    explained: Explanation | None = None
     # No pods yet, so gang has said nothing; the group must still say why it waits.
     if not job.tasks and job.is_pending:
-        set_condition(
-            job, session.uid, UNSCHEDULABLE, "NotEnoughResources", explain(session, job).text
-        )
+        explained = explain(session, job)
+        set_condition(job, session.uid, UNSCHEDULABLE, "NotEnoughResources", explained.text)
     before, job.phase = job.phase, phase_of(job, session.uid)
     if job.phase not in _WAITING and job.is_ready():
         drop_condition(job, UNSCHEDULABLE)
@@ -97,7 +98,8 @@ def _report_job(session: Session, job: Job) -> None:
         else []
     )
     podless = not job.tasks and job.min_available > 0 and job.phase in _WAITING
-    explained = explain(session, job) if waiting or job.is_pending or podless else None
+    if explained is None or job.phase != before:
+        explained = explain(session, job) if waiting or job.is_pending or podless else None
     if explained is not None:
         session.decisions.explanations[job.key] = explained
     _tell_ignored(session, job)

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from hekla.engine.actions.one_pod_jobs import OnePodJobs, plain
+from hekla.engine.actions.resting_jobs import RestingJobs
 from hekla.engine.framework.faults import fault
 from hekla.engine.framework.heap import Line, OrderKey
 from hekla.engine.framework.statement import Operation, Placed, Statement
@@ -86,10 +88,13 @@ class Allocate:
         mode = mode_of(session)
         if mode:
             session.timed = timed = TimedTurns(session, mode)
+            session.at_close.append(timed.close)
             timed.start()
         else:
-            session.state.job_table.changed = None
-            Turns(session).run()
+            resting = session.hooks.part(RestingJobs)
+            resting.wake(session)
+            session.at_close.append(partial(resting.settle, session))
+            Turns(session, resting).run()
 
 
 def eligible(task: Task) -> bool:
@@ -145,14 +150,17 @@ def only_task(job: Job) -> Task | None:
 
 
 class Turns:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, resting: RestingJobs | None = None) -> None:
         self.session = session
+        self.resting = resting
         self.jobs: dict[str, Line[Job]] = {}
         self.sheets: dict[str, Worksheet] = {}
         """Of jobs that had a turn by the long way, and of those that cannot have one by the short
         way."""
         self.single: dict[str, Task] = {}
         """Of the other jobs the only task."""
+        self.awake: list[Job] = []
+        """All that had something to place and did not rest."""
         self.one_pod_jobs = OnePodJobs(session)
         self.enqueues = session.has_action("enqueue")
 
@@ -163,6 +171,8 @@ class Turns:
             self._take_turns()
         finally:
             self.one_pod_jobs.settle()
+            if self.resting is not None:
+                self.resting.rest(self.session, self.awake)
 
     def _take_turns(self) -> None:
         session, single, one_pod_jobs = self.session, self.single, self.one_pod_jobs
@@ -175,7 +185,7 @@ class Turns:
                 queue = queues.pop() if queues else None
                 continue
             job = jobs.pop()
-            if not (strict and session.order.own.held_back(job)):
+            if not (strict and session.order.own.held_back(job)) and self._wakes(job):
                 again = False
                 try:
                     if not one_pod_jobs.take(queue, job, single.get(job.key)):
@@ -185,14 +195,33 @@ class Turns:
                     session.broke_off(f"the placement of {job.key}", error)
                 if again:
                     jobs.push(job)
+                if self.resting is not None:
+                    self.resting.served(job)
             queue = queues.push_pop(queue)
+
+    def _wakes(self, job: Job) -> bool:
+        """Whether a turn may be of use to the job: a resting one may have lost its room to others."""
+        resting = self.resting
+        if resting is None or job.key not in resting.slot_of:
+            return True
+        if not resting.rouse(self.session, job):
+            return False
+        self.awake.append(job)
+        return True
 
     def _collect(self) -> None:
         session = self.session
         waiting: dict[str, list[Job]] = {}
-        for job in session.active_jobs():
+        for job in list(session.looked_at.values()):
             if self.takes_in(job):
+                self.awake.append(job)
                 waiting.setdefault(job.queue, []).append(job)
+        for job in self.resting.roomy() if self.resting is not None else ():
+            task = only_task(job)
+            if task is not None:
+                self.single[job.key] = task
+                session.asking[task.pods] = session.asking.get(task.pods, 0) + 1
+            waiting.setdefault(job.queue, []).append(job)
         self.jobs = {name: Line(session.order.job_key, jobs) for name, jobs in waiting.items()}
 
     def takes_in(self, job: Job) -> bool:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hekla.engine.actions.allocate import Turns
-from hekla.engine.actions.waiting_line import Slots, WaitingLine, first_task
+from hekla.engine.actions.waiting_line import WaitingLine
+from hekla.engine.actions.waiting_shapes import Slots, first_task
 from hekla.engine.explain.explanation import called
 from hekla.engine.framework.heap import OrderKey
 from hekla.engine.framework.joborder import STRICT

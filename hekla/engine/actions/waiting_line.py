@@ -12,25 +12,19 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hekla.api.names import DEFAULT_WALLTIME, WALLTIME
-from hekla.engine.actions.one_pod_jobs import plain
+from hekla.engine.actions.waiting_shapes import Slots, WaitingShapes, waits_plainly
 from hekla.engine.framework.heap import OrderKey
 from hekla.engine.framework.hooks import Hooks
-from hekla.engine.model.arrays import Bools
 from hekla.engine.model.resources import Floats
-from hekla.engine.model.tasks import Job, Status, Task
+from hekla.engine.model.tasks import Job
 from hekla.engine.model.time.walltimes import job_walltime, problem_of
 from hekla.engine.placement.releases import Releases
-from hekla.engine.placement.room_counts import RoomCounts
 from hekla.engine.placement.timetable import Span
 
 if TYPE_CHECKING:
     from hekla.engine.framework.session import Session
-
-Slots = NDArray[np.intp]
-MANY_SHAPES = 256
 
 
 class QueueLine:
@@ -43,22 +37,18 @@ class QueueLine:
         self.slots: Slots = np.zeros(0, dtype=np.intp)
 
 
-class WaitingLine:
+class WaitingLine(WaitingShapes):
     """What is kept for one policy on one state."""
 
     def __init__(self, hooks: Hooks) -> None:
+        super().__init__()
         self.steady = hooks.waiting_jobs_keep_their_place
         self.restless = hooks.read_clock or not self.steady
         """Whether a plugin may say something else though nothing has happened."""
-        self.counts = RoomCounts()
         self.releases = Releases()
         self.queues: dict[str, QueueLine] = {}
-        self.jobs: list[Job] = []
-        """By slot, as the three arrays."""
-        self.shape = np.zeros(64, dtype=np.intp)
-        self.need: Floats = np.zeros(64)
         self.walltime: Floats = np.zeros(64)
-        self.free: list[int] = []
+        """By slot."""
         self.places: dict[str, tuple[int, str, OrderKey]] = {}
         """Job -> its slot, queue and key."""
         self.apart: dict[str, Job] = {}
@@ -99,7 +89,7 @@ class WaitingLine:
             if not self.steady:
                 self._sort_again(session)
         table.changed, self._seen = {}, seen
-        self._forget_shapes(session)
+        self.forget_shapes(session, [place[0] for place in self.places.values()])
         gained = self.counts.refresh(session)
         self.quiet = not (self._stirred or gained)
         awake = {key: job for key, job in changed.items() if state.active.get(key) is job}
@@ -139,13 +129,6 @@ class WaitingLine:
         for name, jobs in entering.items():
             self._enter(session, name, jobs)
 
-    def possible(self, slots: Slots, totals: Floats | None = None) -> Bools:
-        """Which of these the nodes may have room for (`totals`: `[shapes]` pods that fit, else as
-        things stand)."""
-        totals = self.counts.totals if totals is None else totals
-        found: Bools = totals[self.shape[slots]] >= self.need[slots]
-        return found
-
     def _look(
         self, session: Session, job: Job, entering: dict[str, list[tuple[OrderKey, Job]]]
     ) -> None:
@@ -171,10 +154,7 @@ class WaitingLine:
         at = []
         slots = []
         for key, job in jobs:
-            slot = self._slot(job)
-            task = first_task(job)
-            self.shape[slot] = self.counts.row_of(session, task)
-            self.need[slot] = max(job.min_available, 1)
+            slot = self.put(session, job, max(job.min_available, 1))
             self.walltime[slot] = job_walltime(job, queue)
             self.places[job.key] = slot, name, key
             at.append(bisect_left(line.keys, key))
@@ -202,46 +182,6 @@ class WaitingLine:
                 for at in sorted(places, reverse=True):
                     del line.keys[at]
 
-    def _slot(self, job: Job) -> int:
-        if self.free:
-            slot = self.free.pop()
-            self.jobs[slot] = job
-            return slot
-        slot = len(self.jobs)
-        self.jobs.append(job)
-        if slot == len(self.shape):
-            self.shape, self.need, self.walltime = (
-                np.concatenate([one, np.zeros_like(one)])
-                for one in (self.shape, self.need, self.walltime)
-            )
-        return slot
-
-    def _forget_shapes(self, session: Session) -> None:
-        """Shapes of which nobody waits any more go once they are the larger part."""
-        counts = self.counts
-        if len(counts.classes) <= MANY_SHAPES:
-            return
-        slots = np.array([place[0] for place in self.places.values()], dtype=np.intp)
-        live = np.unique(self.shape[slots])
-        if 2 * len(live) > len(counts.classes):
-            return
-        moved = counts.keep(session, live.tolist())
-        for slot in slots.tolist():
-            self.shape[slot] = moved[int(self.shape[slot])]
-
-
-def first_task(job: Job) -> Task:
-    return next(iter(job.counts.statuses[Status.PENDING].values()))
-
-
-def waits_plainly(job: Job) -> bool:
-    """Whether all its pods wait and are alike, and nothing but room, filters and scores decides
-    about them."""
-    pending = job.counts.statuses[Status.PENDING]
-    if not pending or len(pending) != len(job.tasks) or job.policies:
-        return False
-    sub_job = job.default_sub_job()
-    kind = first_task(job).pods
-    return not kind.request.best_effort and all(
-        task.pods is kind and plain(job, sub_job, task) for task in pending.values()
-    )
+    def _grow(self) -> None:
+        super()._grow()
+        self.walltime = np.concatenate([self.walltime, np.zeros_like(self.walltime)])

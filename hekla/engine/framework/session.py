@@ -66,6 +66,8 @@ class Session(CycleView):
         self.let_in_any = False
         self.timed: TimedTurns | None = None
         """Where the policy's backfill minds time: what allocate has left to it."""
+        self.at_close: list[Callable[[], None]] = []
+        """What actions have to do once all that the cycle changed is counted."""
         self._allocated = hooks("allocated")
         self._told = [plugin.allocated for plugin in self._allocated]
         self._deallocated = hooks("deallocated")
