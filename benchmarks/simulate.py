@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.figure import Aim, Figure
+from hekla.engine.policies import default_policy
 from hekla.engine.world import policy
-from hekla.simulator import openb, swf
+from hekla.simulator import jobfile, openb, swf
 from hekla.simulator.outcome import Outcome, outcome
 from hekla.simulator.simulation import simulate
 
@@ -23,6 +24,8 @@ LOG = TRACES / "swf" / "lublin_256.swf.gz"
 PODS = TRACES / "openb" / "openb_pod_list_default.csv.gz"
 NODES = TRACES / "openb" / "openb_node_list_gpu_node.csv.gz"
 OPENB = "simulate.openb"
+DAY = Path(__file__).parents[1] / "examples" / "simulate" / "day.yaml"
+WHOLE_DAY = "simulate.day"
 TAKES = "simulate.swf"
 EASY_WAIT, EASY_SLOWDOWN = "lublin.easy.wait", "lublin.easy.bsld"
 FCFS_WAIT, FCFS_SLOWDOWN = "lublin.fcfs.wait", "lublin.fcfs.bsld"
@@ -33,7 +36,7 @@ RUNS = {
     "sjf": ("shortest-first", "easy", SJF_WAIT, SJF_SLOWDOWN),
 }
 """Order of the queue, mode of backfill, and what is measured."""
-FIGURES = (TAKES, OPENB, *(name for run in RUNS.values() for name in run[2:]))
+FIGURES = (TAKES, WHOLE_DAY, OPENB, *(name for run in RUNS.values() for name in run[2:]))
 AIMS = [
     Aim(FCFS_WAIT, "<= 2388444", "s", 9, "average wait, nobody passes (exactly this)"),
     Aim(FCFS_SLOWDOWN, "<= 66502.5", "", 9, "average bounded slowdown, 10 s"),
@@ -46,6 +49,8 @@ def measure(names: set[str]) -> Iterator[Figure]:
     """One simulation for each policy."""
     if OPENB in names:
         yield gpus()
+    if WHOLE_DAY in names:
+        yield day()
     for name, (order, mode, wait, slowdown) in RUNS.items():
         if not names & {wait, slowdown, *((TAKES,) if name == "easy" else ())}:
             continue
@@ -77,6 +82,18 @@ def gpus() -> Figure:
     took, found = time.perf_counter() - began, outcome("openb", run)
     jobs = f"{found.all.ended:,} of {found.all.jobs:,} pods ended on 1,213 nodes"
     return Figure(OPENB, took, "s", f"default trace, {jobs}, {found.cycles:,} cycles")
+
+
+def day() -> Figure:
+    """The day of the examples under the policy that is used when none is given, read and
+    simulated."""
+    began = time.perf_counter()
+    workload = jobfile.read(DAY.read_text(), DAY.name)
+    (run,) = simulate(workload, [default_policy()])
+    took, found = time.perf_counter() - began, outcome("day", run)
+    pods = sum(one.job.pods for one in run.jobs if one.ended is not None)
+    jobs = f"{pods:,} pods in {found.all.ended:,} jobs on 200 nodes, 15 queues"
+    return Figure(WHOLE_DAY, took, "s", f"{jobs}, default policy, {found.cycles:,} cycles")
 
 
 def lublin(order: str, mode: str) -> Outcome:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ from hekla.cli.arguments import Parser
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Callable
+    from typing import TextIO
 
     from hekla.engine.framework.policy import Policy
     from hekla.simulator.workload import Workload
@@ -55,6 +58,12 @@ def main(argv: list[str]) -> int:
         help="of what is drawn: arrivals and lengths of jobs, order of nodes that tie",
     )
     parser.add_argument("--until", metavar="DURATION", help="stop there: 36h, or seconds")
+    parser.add_argument(
+        "--schedule-period",
+        metavar="DURATION",
+        default="0",
+        help="a cycle so often while a pod waits, also where nothing happens, for policies that mind the time (default: none)",
+    )
     parser.add_argument("-o", dest="output", choices=OUTPUTS, default="table", help="output")
     parser.add_argument(
         "--estimates",
@@ -93,16 +102,35 @@ def _run(arguments: Namespace) -> int:
         for policy in _policies(arguments.policy)
     ]
     names = [Path(one).stem for one in arguments.policy] or ["default"]
-    until = None if arguments.until is None else _moment(arguments.until)
+    until = None if arguments.until is None else _moment(arguments.until, "--until")
+    period = _moment(arguments.schedule_period, "--schedule-period")
     for note in workload.notes:
         print(f"note: {note}", file=sys.stderr)
-    runs = simulate(workload, policies, until)
+    runs = simulate(workload, policies, until, progress_on(sys.stderr), period)
     if arguments.output == "csv":
         print(report.as_csv(names, runs), end="")
         return 0
     outcomes = [outcome(name, run) for name, run in zip(names, runs)]
     print((report.as_json if arguments.output == "json" else report.table)(outcomes), end="")
     return 0
+
+
+def progress_on(terminal: TextIO) -> Callable[[int, int], None] | None:
+    """Says on a terminal, once in a second at most, how many jobs have ended; None elsewhere."""
+    if not terminal.isatty():
+        return None
+    told = time.monotonic()
+
+    def progress(ended: int, jobs: int) -> None:
+        nonlocal told
+        if time.monotonic() - told >= 1 or ended == jobs:
+            told = time.monotonic()
+            filled = 30 * ended // jobs
+            line = f"\r[{'#' * filled}{'.' * (30 - filled)}] {ended:,} of {jobs:,} jobs"
+            terminal.write(line if ended < jobs else f"\r{' ' * len(line)}\r")
+            terminal.flush()
+
+    return progress
 
 
 def read_workload(arguments: Namespace) -> Workload:
@@ -167,7 +195,7 @@ def _policies(paths: list[str]) -> list[Policy]:
     return policies or [default_policy()]
 
 
-def _moment(text: str) -> int:
+def _moment(text: str, flag: str) -> int:
     from hekla.simulator.workload import InputError, microseconds
 
     try:
@@ -175,5 +203,5 @@ def _moment(text: str) -> int:
         if found < 0:
             raise ValueError
     except ValueError:
-        raise InputError(f"--until = {text}: a duration such as 36h, or seconds") from None
+        raise InputError(f"{flag} = {text}: a duration such as 36h, or seconds") from None
     return microseconds(found)

@@ -15,7 +15,7 @@ from hekla.api.text import quantity
 from hekla.api.text.durations import duration_text
 from hekla.api.text.times import micro_stamp
 from hekla.api.trees import Json, Tree
-from hekla.engine.cycle import cycle
+from hekla.engine.cycle import cycle, hooks_of
 from hekla.engine.framework.policy import Policy
 from hekla.engine.model.decisions import Bind, Decisions, Evict
 from hekla.engine.model.resources import amounts
@@ -26,6 +26,10 @@ BEGINNING = 1_000_000_000
 """The moment 0 of a simulation, in seconds since 1970: an ordinary day, so that no time looks
 absent."""
 SCHEDULER = "volcano"
+SERVING = frozenset(
+    ("enqueue", "allocate", "backfill", "preempt", "reclaim", "gangpreempt", "gangreclaim")
+)
+"""Actions that do nothing when no pod waits."""
 MOST_CYCLES = 100
 """Cycles at one moment, after which the policy is taken to go in a circle."""
 
@@ -59,10 +63,19 @@ class Run:
 
 
 class Simulation:
-    """One workload under one policy."""
+    """One workload under one policy.
 
-    def __init__(self, workload: Workload, policy: Policy) -> None:
+    `every_moment`: a cycle also where it can decide nothing (see `_may_rest`), for comparison.
+    `period`: microseconds after which a cycle follows while a pod waits, though nothing has
+    happened; 0 for none.
+    """
+
+    def __init__(
+        self, workload: Workload, policy: Policy, every_moment: bool = False, period: int = 0
+    ) -> None:
+        self.period = period
         self.policy = policy
+        self.every_moment = every_moment
         self.state = State(scheduler_names=[SCHEDULER])
         self.state.metered = False
         self.runs = {f"{NAMESPACE}/{job.name}": JobRun(job, left=job.pods) for job in workload.jobs}
@@ -78,6 +91,10 @@ class Simulation:
         """Running pod -> since when."""
         self.outcome = Run(list(self.runs.values()))
         self._made = 0
+        self.done: dict[str, list[str]] = {}
+        """Pods that have ended, of each job that goes on: they count for its minimum."""
+        self._unfinished: set[str] = set()
+        """Jobs that have lost a pod since the last cycle, and go on with the others."""
         for tree in workload.cluster:
             self._feed(tree)
         self.outcome.capacity = {
@@ -93,13 +110,10 @@ class Simulation:
         ended = 0
         while (moment := self._next_moment()) is not None and (until is None or moment <= until):
             self.now = moment
-            while self.ends and self.ends[0][0] == moment:
-                _, key, uid = heapq.heappop(self.ends)
-                ended += self._end(key, uid)
-            while self.next < len(self.arrivals) and self.arrivals[self.next].submit == moment:
-                self._arrive(self.arrivals[self.next])
-                self.next += 1
-            self._decide()
+            ended += self._end_due()
+            self._arrive_due()
+            if not self._may_rest():
+                self._decide()
             if progress is not None:
                 progress(ended, len(self.runs))
         if until is not None and moment is not None:
@@ -113,10 +127,31 @@ class Simulation:
         moments = [self.ends[0][0]] if self.ends else []
         if self.next < len(self.arrivals):
             moments.append(self.arrivals[self.next].submit)
+        if self.period and moments and self._waits():
+            moments.append(self.now + self.period)
+        for notice in self.state.eviction_notices.given.values():
+            if (due := (notice.at - BEGINNING) * MICROSECONDS) > self.now:
+                moments.append(due)
         return min(moments, default=None)
+
+    def _waits(self) -> bool:
+        """Whether a pod is without a node."""
+        return len(self.pods) > len(self.since)
+
+    def _may_rest(self) -> bool:
+        """Whether a cycle could decide nothing: no pod waits, all that has happened is that whole
+        jobs have gone, and the policy acts for those that wait alone and minds no time."""
+        return (
+            not self._waits()
+            and not self._unfinished
+            and not self.every_moment
+            and not hooks_of(self.state, self.policy).read_clock
+            and SERVING.issuperset(self.policy.actions)
+        )
 
     def _decide(self) -> None:
         """Cycles until one has nothing to do: what was decided may let the next decide more."""
+        self._unfinished.clear()
         for _ in range(MOST_CYCLES):
             decided = cycle(self.state, self.policy, seconds(self.now))
             self.outcome.cycles += 1
@@ -128,6 +163,19 @@ class Simulation:
         )
 
     # ---------------------------------------------------------------------------------- what happens
+
+    def _end_due(self) -> int:
+        """What ends now; how many jobs have ended by it."""
+        ended = 0
+        while self.ends and self.ends[0][0] == self.now:
+            _, key, uid = heapq.heappop(self.ends)
+            ended += self._end(key, uid)
+        return ended
+
+    def _arrive_due(self) -> None:
+        while self.next < len(self.arrivals) and self.arrivals[self.next].submit == self.now:
+            self._arrive(self.arrivals[self.next])
+            self.next += 1
 
     def _arrive(self, job: SimulatedJob) -> None:
         stamp = self._stamp()
@@ -150,12 +198,17 @@ class Simulation:
         run = known[0]
         self._count_use(key)
         del self.pods[key]
-        self.state.remove_pod(key)
         run.running -= 1
         run.left -= 1
         if run.left:
+            self._unfinished.add(run.job.name)
+            self.done.setdefault(run.job.name, []).append(key)
+            self.state.upsert_pod({**known[1], "status": {"phase": "Succeeded"}})
             return False
+        self._unfinished.discard(run.job.name)
         run.ended = self.now
+        for each in (*self.done.pop(run.job.name, ()), key):
+            self.state.remove_pod(each)
         self.state.remove_pod_group(f"{NAMESPACE}/{run.job.name}")
         return True
 
@@ -259,9 +312,11 @@ def simulate(
     policies: Sequence[Policy],
     until: int | None = None,
     progress: Callable[[int, int], None] | None = None,
+    period: int = 0,
 ) -> list[Run]:
-    """The workload under each of the policies.  Raises InputError before anything runs."""
-    made = [Simulation(workload, policy) for policy in policies]
+    """The workload under each of the policies.  `until` and `period` are microseconds.  Raises
+    InputError before anything runs."""
+    made = [Simulation(workload, policy, period=period) for policy in policies]
     return [one.run(until, progress) for one in made]
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 from pathlib import Path
 
 import pytest
 
+from hekla.cli import simulate
 from hekla.cli.hekla import main
 
 LOG = "; MaxProcs: 4\n1 0 -1 10 4 -1 -1 -1 -1 -1 1\n2 1 -1 10 2 -1 -1 -1 -1 -1 1\n"
@@ -69,3 +71,33 @@ def test_bad_input_is_an_error_before_anything_runs(
     assert said in told.err
     assert not told.out
     assert "Traceback" not in told.err
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_is_told_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    clock = iter([0.0, 0.5, 2.0, 2.0, 2.1, 2.1])
+    monkeypatch.setattr(simulate.time, "monotonic", lambda: next(clock))
+    progress = simulate.progress_on(terminal)
+    assert progress is not None
+    progress(1, 4)
+    assert terminal.getvalue() == ""
+    progress(2, 4)
+    assert terminal.getvalue() == f"\r[{'#' * 15}{'.' * 15}] 2 of 4 jobs"
+    progress(4, 4)
+    assert terminal.getvalue().endswith("\r")
+    assert simulate.progress_on(io.StringIO()) is None
+
+
+def test_the_period_of_cycles(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    counts = []
+    for period in ("0", "3s"):
+        assert main(["simulate", "log.swf.gz", "--schedule-period", period, "-o", "json"]) == 0
+        counts.append(json.loads(capsys.readouterr().out)[0]["cycles"])
+    assert counts[0] < counts[1]
+    assert main(["simulate", "log.swf.gz", "--schedule-period", "often"]) == 2
+    assert "--schedule-period = often: a duration" in capsys.readouterr().err

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from hekla.simulator import clusterfile, jobfile
-from hekla.simulator.workload import InputError
+from hekla.simulator.workload import InputError, of_kind
 
 WHOLE = """\
 nodes:
@@ -102,3 +104,11 @@ def test_what_is_no_cluster(text: str, said: str) -> None:
     with pytest.raises(InputError) as error:
         clusterfile.read(text, "c.yaml")
     assert str(error.value).startswith(said)
+
+
+def test_the_day_of_the_examples_is_as_large_as_it_says() -> None:
+    path = Path(__file__).parents[2] / "examples" / "simulate" / "day.yaml"
+    day = jobfile.read(path.read_text(), path.name)
+    assert sum(one.pods for one in day.jobs) == 300_000
+    assert len({one.queue for one in day.jobs}) == 15
+    assert len(of_kind(day.cluster, "Node")) == 200

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hekla.engine.framework.policy import Policy
+from hekla.engine.policies import default_policy
 from hekla.engine.world import policy
 from hekla.simulator import report, swf
 from hekla.simulator.outcome import outcome
-from hekla.simulator.simulation import Run, simulate
+from hekla.simulator.simulation import Run, Simulation, simulate
 from hekla.simulator.workload import InputError, SimulatedJob, Workload, node, queue
 
 SECOND = 1_000_000
@@ -151,6 +152,80 @@ def log(of: list[tuple[int, int, int]]) -> list[str]:
         f"{number} {submit} -1 {length} {processors} -1 -1 -1 -1 -1 1"
         for number, (submit, length, processors) in enumerate(of)
     ]
+
+
+def test_pods_that_have_ended_count_for_the_minimum() -> None:
+    first = job("a", duration=5, processors=2, pods=3, min_available=2)
+    assert times(run([first], default_policy())) == {"a": (0, 10)}
+
+
+def calm(**arguments: str) -> Policy:
+    gang = {"name": "gang", "enablePreemptable": False}
+    patience = {"name": "calm-eviction", "arguments": arguments}
+    return policy(
+        plugins=["priority", gang, "conformance", "predicates", patience],
+        actions="enqueue, allocate, preempt, backfill",
+    )
+
+
+def preempted(rules: Policy, period: int = 0) -> dict[str, tuple[float, float]]:
+    """A job that runs for a thousand seconds, and after ten an urgent one that takes its place."""
+    preemptable = {"annotations": {"volcano.sh/preemptable": "true"}}
+    urgent = {"kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 100}
+    jobs = [
+        job("long", duration=1000, processors=4, template=preemptable),
+        job("late", submit=10, processors=4, priority_class="urgent"),
+    ]
+    cluster = [node("n1", {"cpu": "4", "pods": "110"}), queue("default"), urgent]
+    (found,) = simulate(Workload(jobs, cluster), [rules], period=period * SECOND)
+    return times(found)
+
+
+def test_a_pod_leaves_when_its_notice_says() -> None:
+    assert preempted(calm(notice="2m"))["late"] == (130, 140)
+
+
+def test_a_minimum_runtime_ends_with_the_period_in_which_it_does() -> None:
+    assert preempted(calm(minRuntime="5m"))["late"] == (1000, 1010)
+    assert preempted(calm(minRuntime="5m"), period=30)["late"] == (310, 320)
+    assert preempted(calm(minRuntime="5m"), period=1)["late"] == (300, 310)
+
+
+GANGS = st.lists(
+    st.tuples(
+        st.integers(0, 30), st.integers(0, 20), st.integers(1, 3), st.integers(1, 3), st.booleans()
+    ),
+    min_size=1,
+    max_size=12,
+)
+"""Submit, duration, cpu of a pod, pods, and whether the job goes to the second queue."""
+
+
+@settings(deadline=None, max_examples=40)
+@given(GANGS)
+def test_cycles_that_are_left_out_would_have_decided_nothing(
+    given: list[tuple[int, int, int, int, bool]],
+) -> None:
+    jobs = [
+        job(
+            f"j{number}", submit, length, cpu, pods=pods, min_available=max(pods - 1, 1),
+            queue="other" if other else "default",
+        )
+        for number, (submit, length, cpu, pods, other) in enumerate(given)
+    ]  # fmt: skip
+    nodes = [node(f"n{number}", {"cpu": "4", "pods": "110"}) for number in range(3)]
+    workload = Workload(jobs, [*nodes, queue("default"), queue("other")])
+    rules = default_policy()
+    rested, whole = (Simulation(workload, rules, every).run() for every in (False, True))
+    assert report.as_csv(["p"], [rested]) == report.as_csv(["p"], [whole])
+    assert all(one.ended is not None for one in rested.jobs)
+    assert rested.cycles < whole.cycles and not rested.problems
+
+
+def test_a_policy_that_minds_the_time_has_its_cycles() -> None:
+    slow = policy(plugins=["gang", "predicates", "sla"], actions="allocate, backfill")
+    assert run([job("a")], PLAIN).cycles == 2
+    assert run([job("a")], slow).cycles == 3
 
 
 @settings(deadline=None, max_examples=40)
