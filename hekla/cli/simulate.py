@@ -2,7 +2,7 @@
 
 WORKLOAD is a log in Standard Workload Format (.swf, .swf.gz), pods of the trace openb (.csv,
 .csv.gz) or jobs in YAML.  Policies are compared
-side by side, each on the same jobs and the same cluster, from an empty cluster on.
+side by side, each on the same jobs and the same cluster: an empty one, or with what runs in it.
 """
 
 from __future__ import annotations
@@ -37,12 +37,21 @@ def main(argv: list[str]) -> int:
     from hekla.simulator import swf
 
     parser = Parser("hekla simulate", __doc__)
-    parser.add_argument("workload", help="the jobs")
+    parser.add_argument(
+        "workload",
+        nargs="?",
+        help="the jobs; may be left out where the cluster has jobs that wait",
+    )
     parser.add_argument("--format", choices=FORMATS, help="of the workload, else by its name")
     parser.add_argument(
         "--cluster",
         metavar="FILE",
-        help="nodes and queues: kubectl get -o yaml, or openb's nodes (.csv)",
+        help="nodes, queues, and what runs and waits: kubectl get -o yaml, or openb's nodes (.csv)",
+    )
+    parser.add_argument(
+        "--default-duration",
+        metavar="DURATION",
+        help="how long jobs of the cluster run that state no walltime (default: for ever)",
     )
     parser.add_argument(
         "--policy",
@@ -135,38 +144,53 @@ def progress_on(terminal: TextIO) -> Callable[[int, int], None] | None:
 
 def read_workload(arguments: Namespace) -> Workload:
     """The jobs and their cluster.  Raises InputError."""
-    from hekla.simulator import clusterfile, jobfile, openb, swf
+    from hekla.simulator import clusterfile, openb
     from hekla.simulator.workload import InputError, checked
 
-    name: str = arguments.workload
-    bare = name.removesuffix(".gz")
-    form = arguments.format or _ENDINGS.get(Path(bare).suffix, "yaml")
     if arguments.pod_processors is not None and arguments.pod_processors < 1:
         raise InputError(f"--pod-processors = {arguments.pod_processors}: a whole number from 1 up")
-    text = read_text(Path(name))
-    if form == "swf":
-        each = arguments.pod_processors or (1 if arguments.cluster else 0)
-        workload = swf.read(
-            text.splitlines(),
-            name,
-            estimates=arguments.estimates,
-            pod_processors=each,
-            order=arguments.order,
-        )
-    elif form == "openb":
-        workload = openb.read(text.splitlines(), name)
-    else:
-        workload = jobfile.read(text, name, arguments.seed)
+    name: str = arguments.workload or arguments.cluster or ""
+    workload = _jobs(arguments)
     if arguments.cluster:
         text = read_text(Path(arguments.cluster))
         if arguments.cluster.removesuffix(".gz").endswith(".csv"):
             workload.cluster = openb.read_nodes(text.splitlines(), arguments.cluster)
         else:
-            workload.cluster, notes = clusterfile.read(text, arguments.cluster)
-            workload.notes += notes
+            default = arguments.default_duration
+            duration = None if default is None else _moment(default, "--default-duration")
+            cluster = clusterfile.read(text, arguments.cluster, duration)
+            cluster.jobs += workload.jobs
+            cluster.notes += workload.notes
+            workload = cluster
+    elif not name:
+        raise InputError("nothing to simulate: give a WORKLOAD, or a cluster with --cluster FILE")
     elif not workload.cluster:
         raise InputError(f"{name}: it names no nodes; give a cluster with --cluster FILE")
     return checked(workload, name)
+
+
+def _jobs(arguments: Namespace) -> Workload:
+    """The jobs of WORKLOAD, and its machine where it names one."""
+    from hekla.simulator import jobfile, openb, swf
+    from hekla.simulator.workload import Workload
+
+    name: str | None = arguments.workload
+    if name is None:
+        return Workload([])
+    bare = name.removesuffix(".gz")
+    form = arguments.format or _ENDINGS.get(Path(bare).suffix, "yaml")
+    text = read_text(Path(name))
+    if form == "swf":
+        return swf.read(
+            text.splitlines(),
+            name,
+            estimates=arguments.estimates,
+            pod_processors=arguments.pod_processors or (1 if arguments.cluster else 0),
+            order=arguments.order,
+        )
+    if form == "openb":
+        return openb.read(text.splitlines(), name)
+    return jobfile.read(text, name, arguments.seed)
 
 
 def read_text(path: Path) -> str:

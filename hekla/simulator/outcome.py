@@ -50,7 +50,7 @@ def outcome(policy: str, run: Run) -> Outcome:
     by_queue: dict[str, list[JobRun]] = {}
     for one in run.jobs:
         by_queue.setdefault(one.job.queue, []).append(one)
-    first = min((one.job.submit for one in run.jobs), default=0)
+    first = max(min((one.job.submit for one in run.jobs), default=0), 0)
     makespan = max(run.until - first, 0) / MICROSECONDS
     return Outcome(
         policy,
@@ -93,7 +93,10 @@ def slowdown_of(run: JobRun) -> float:
     """Bounded by `SHORTEST`, and at least 1."""
     assert run.ended is not None
     taken = (run.ended - run.job.submit) / MICROSECONDS
-    return max(1.0, taken / max(run.job.duration / MICROSECONDS, SHORTEST))
+    ran = run.job.duration
+    if ran is None or run.job.given:
+        ran = run.ended - (run.job.submit if run.started is None else run.started)
+    return max(1.0, taken / max(ran / MICROSECONDS, SHORTEST))
 
 
 def mean(values: Iterable[float]) -> float:

@@ -10,22 +10,24 @@ import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from hekla.api.names import WALLTIME
-from hekla.api.text import quantity
-from hekla.api.text.durations import duration_text
-from hekla.api.text.times import micro_stamp
-from hekla.api.trees import Json, Tree
+from hekla.api.names import SCHEDULER
+from hekla.api.trees import Tree
 from hekla.engine.cycle import cycle, hooks_of
 from hekla.engine.framework.policy import Policy
 from hekla.engine.model.decisions import Bind, Decisions, Evict
+from hekla.engine.model.durations import instant
 from hekla.engine.model.resources import amounts
 from hekla.engine.model.state import State
-from hekla.simulator.workload import MICROSECONDS, NAMESPACE, InputError, SimulatedJob, Workload
+from hekla.simulator.objects import anew, pod, pod_group, stamp_of, started, succeeded
+from hekla.simulator.workload import (
+    MICROSECONDS,
+    GivenPod,
+    InputError,
+    SimulatedJob,
+    Workload,
+    microseconds,
+)
 
-BEGINNING = 1_000_000_000
-"""The moment 0 of a simulation, in seconds since 1970: an ordinary day, so that no time looks
-absent."""
-SCHEDULER = "volcano"
 SERVING = frozenset(
     ("enqueue", "allocate", "backfill", "preempt", "reclaim", "gangpreempt", "gangreclaim")
 )
@@ -49,6 +51,20 @@ class JobRun:
 
 
 @dataclass(slots=True)
+class PodRun:
+    """A pod that there is."""
+
+    run: JobRun
+    tree: Tree
+    """As it came."""
+    duration: int | None
+    bound: Tree | None = None
+    """As it runs, where it was bound here."""
+    since: int | None = None
+    """Since when it runs in this simulation."""
+
+
+@dataclass(slots=True)
 class Run:
     """What became of a workload under one policy."""
 
@@ -60,6 +76,8 @@ class Run:
     used: dict[str, float] = field(default_factory=dict)
     """Resource -> what was held, times the seconds that it was."""
     problems: list[str] = field(default_factory=list)
+    by_key: dict[str, JobRun] = field(default_factory=dict)
+    """PodGroup (namespace/name) -> what became of its job, also of pods that others schedule."""
 
 
 class Simulation:
@@ -76,20 +94,25 @@ class Simulation:
         self.period = period
         self.policy = policy
         self.every_moment = every_moment
-        self.state = State(scheduler_names=[SCHEDULER])
+        self.beginning = workload.beginning
+        self.state = State(
+            **{"scheduler_names": [SCHEDULER], "implied_groups": True, **workload.settings}
+        )
         self.state.metered = False
-        self.runs = {f"{NAMESPACE}/{job.name}": JobRun(job, left=job.pods) for job in workload.jobs}
+        self.runs = {job.key: JobRun(job, left=job.pods) for job in workload.jobs}
         self.now = 0
-        self.arrivals = sorted(workload.jobs, key=lambda job: (job.submit, job.name))
+        self.arrivals = sorted(workload.jobs, key=lambda job: (job.submit, job.key))
         self.next = 0
         """The first of the arrivals that has not come."""
         self.ends: list[tuple[int, str, str]] = []
         """When pods end: a heap of (moment, pod, uid)."""
-        self.pods: dict[str, tuple[JobRun, Json]] = {}
-        """The pods that there are, with the run that each belongs to."""
-        self.since: dict[str, int] = {}
-        """Running pod -> since when."""
-        self.outcome = Run(list(self.runs.values()))
+        self.pods: dict[str, PodRun] = {}
+        """The pods that there are."""
+        self.running = 0
+        """How many of them run."""
+        self.outcome = Run(
+            [run for run in self.runs.values() if not run.job.background], by_key=self.runs
+        )
         self._made = 0
         self.done: dict[str, list[str]] = {}
         """Pods that have ended, of each job that goes on: they count for its minimum."""
@@ -119,24 +142,24 @@ class Simulation:
         if until is not None and moment is not None:
             self.now = until  # It was stopped: what runs has run until then.
         self.outcome.until = self.now
-        for key in list(self.since):
-            self._count_use(key)
+        for key, one in self.pods.items():
+            self._count_use(key, one)
         return self.outcome
 
     def _next_moment(self) -> int | None:
         moments = [self.ends[0][0]] if self.ends else []
         if self.next < len(self.arrivals):
-            moments.append(self.arrivals[self.next].submit)
+            moments.append(max(self.arrivals[self.next].submit, 0))
         if self.period and moments and self._waits():
             moments.append(self.now + self.period)
         for notice in self.state.eviction_notices.given.values():
-            if (due := (notice.at - BEGINNING) * MICROSECONDS) > self.now:
+            if (due := notice.at * MICROSECONDS - self.beginning) > self.now:
                 moments.append(due)
         return min(moments, default=None)
 
     def _waits(self) -> bool:
         """Whether a pod is without a node."""
-        return len(self.pods) > len(self.since)
+        return len(self.pods) > self.running
 
     def _may_rest(self) -> bool:
         """Whether a cycle could decide nothing: no pod waits, all that has happened is that whole
@@ -153,7 +176,7 @@ class Simulation:
         """Cycles until one has nothing to do: what was decided may let the next decide more."""
         self._unfinished.clear()
         for _ in range(MOST_CYCLES):
-            decided = cycle(self.state, self.policy, seconds(self.now))
+            decided = cycle(self.state, self.policy, self._clock())
             self.outcome.cycles += 1
             self.outcome.problems.extend(decided.problems)
             if not self._carry_out(decided):
@@ -173,43 +196,86 @@ class Simulation:
         return ended
 
     def _arrive_due(self) -> None:
-        while self.next < len(self.arrivals) and self.arrivals[self.next].submit == self.now:
+        while self.next < len(self.arrivals) and self.arrivals[self.next].submit <= self.now:
             self._arrive(self.arrivals[self.next])
             self.next += 1
 
     def _arrive(self, job: SimulatedJob) -> None:
         stamp = self._stamp()
-        self.state.upsert_pod_group(pod_group(job, stamp))
-        run = self.runs[f"{NAMESPACE}/{job.name}"]
-        for number in range(job.pods):
-            self._make(run, f"{job.name}-{number}", stamp)
+        run = self.runs[job.key]
+        if not job.given:
+            self.state.upsert_pod_group(pod_group(job, stamp))
+            for number in range(job.pods):
+                tree = pod(job, f"{job.name}-{number}", self._uid(), stamp)
+                self._make(f"{job.namespace}/{job.name}-{number}", PodRun(run, tree, job.duration))
+            return
+        if job.group is not None:
+            self.state.upsert_pod_group(job.group)
+        starts = sorted(
+            start for start in (self._take(run, one) for one in job.given) if start is not None
+        )
+        if len(starts) >= job.min_available:
+            run.started = starts[max(job.min_available - 1, 0)]
+        if self.state.rejected:
+            (kind, key), why = next(iter(self.state.rejected.items()))
+            self.outcome.problems.append(f"{kind} {key} is left out: {why}")
 
-    def _make(self, run: JobRun, name: str, stamp: str) -> None:
+    def _take(self, run: JobRun, given: GivenPod) -> int | None:
+        """A pod as it was given: when it began to run, or None if it waits."""
+        meta, status = given.tree["metadata"], given.tree.get("status") or {}
+        key = f"{meta.get('namespace', '')}/{meta['name']}"
+        if status.get("phase") in ("Succeeded", "Failed"):
+            self.state.upsert_pod(given.tree)
+            self.done.setdefault(run.job.key, []).append(key)
+            run.left -= 1
+            return None
+        one = PodRun(run, given.tree, given.duration)
+        self._make(key, one)
+        if not given.tree["spec"].get("nodeName"):
+            return None
+        stated = instant(status.get("startTime", "") or "")
+        start = min(microseconds(stated) - self.beginning, self.now) if stated else self.now
+        self._start(one, key, meta.get("uid", ""), start)
+        return start
+
+    def _uid(self) -> str:
         self._made += 1
-        tree = pod(run.job, name, f"pod-{self._made}", stamp)
-        self.pods[f"{NAMESPACE}/{name}"] = run, tree
-        self.state.upsert_pod(tree)
+        return f"pod-{self._made}"
+
+    def _make(self, key: str, one: PodRun) -> None:
+        self.pods[key] = one
+        self.state.upsert_pod(one.tree)
+
+    def _start(self, one: PodRun, key: str, uid: str, start: int) -> None:
+        one.since = self.now
+        self.running += 1
+        one.run.running += 1
+        if one.duration is not None:
+            heapq.heappush(self.ends, (max(start + one.duration, self.now), key, uid))
 
     def _end(self, key: str, uid: str) -> bool:
         """A pod has done its work: whether its job has."""
-        known = self.pods.get(key)
-        if known is None or known[1]["metadata"]["uid"] != uid or key not in self.since:
+        one = self.pods.get(key)
+        if one is None or one.tree["metadata"].get("uid", "") != uid or one.since is None:
             return False  # It was evicted before.
-        run = known[0]
-        self._count_use(key)
+        run = one.run
+        self._count_use(key, one)
         del self.pods[key]
+        self.running -= 1
         run.running -= 1
         run.left -= 1
+        job = run.job
         if run.left:
-            self._unfinished.add(run.job.name)
-            self.done.setdefault(run.job.name, []).append(key)
-            self.state.upsert_pod({**known[1], "status": {"phase": "Succeeded"}})
+            self._unfinished.add(job.key)
+            self.done.setdefault(job.key, []).append(key)
+            self.state.upsert_pod(succeeded(one.bound or one.tree))
             return False
-        self._unfinished.discard(run.job.name)
+        self._unfinished.discard(job.key)
         run.ended = self.now
-        for each in (*self.done.pop(run.job.name, ()), key):
+        for each in (*self.done.pop(job.key, ()), key):
             self.state.remove_pod(each)
-        self.state.remove_pod_group(f"{NAMESPACE}/{run.job.name}")
+        if job.group is not None or not job.given:
+            self.state.remove_pod_group(job.key)
         return True
 
     def _carry_out(self, decided: Decisions) -> bool:
@@ -221,41 +287,36 @@ class Simulation:
         return bool(decided.binds or decided.evictions)
 
     def _bind(self, bind: Bind) -> None:
-        run, tree = self.pods[bind.pod]
-        started = {
-            **tree,
-            "metadata": {
-                **tree["metadata"],
-                "annotations": {**tree["metadata"]["annotations"], **bind.annotations},
-            },
-            "spec": {**tree["spec"], "nodeName": bind.node},
-            "status": {"phase": "Running", "startTime": self._stamp()},
-        }
-        self.pods[bind.pod] = run, started
-        self.state.upsert_pod(started)
-        self.since[bind.pod] = self.now
-        run.running += 1
+        one = self.pods[bind.pod]
+        one.bound = started(one.tree, bind, self._stamp())
+        self.state.upsert_pod(one.bound)
+        self._start(one, bind.pod, bind.uid, self.now)
+        run = one.run
         if run.started is None and run.running >= run.job.min_available:
             run.started = self.now
-        heapq.heappush(self.ends, (self.now + run.job.duration, bind.pod, bind.uid))
 
     def _evict(self, eviction: Evict) -> None:
-        """The pod is gone, its work is lost, and its job makes it anew."""
-        known = self.pods.get(eviction.pod)
-        if known is None:
+        """The pod is gone, its work is lost, and its job makes it anew; nobody does for a pod without
+        one."""
+        one = self.pods.pop(eviction.pod, None)
+        if one is None:
             return
-        run, tree = known
-        if eviction.pod in self.since:
-            self._count_use(eviction.pod)
+        run = one.run
+        if one.since is not None:
+            self._count_use(eviction.pod, one)
+            self.running -= 1
             run.running -= 1
         run.evictions += 1
         self.state.remove_pod(eviction.pod)
-        self._make(run, tree["metadata"]["name"], self._stamp())
+        if run.job.given and run.job.group is None:
+            run.left -= 1
+            return
+        tree = anew(one.tree, self._uid(), self._stamp())
+        self._make(eviction.pod, PodRun(run, tree, one.duration))
 
-    def _count_use(self, key: str) -> None:
+    def _count_use(self, key: str, one: PodRun) -> None:
         """A pod has stopped running, or the simulation ends."""
-        held = (self.now - self.since.pop(key)) / MICROSECONDS
-        if held:
+        if one.since is not None and (held := (self.now - one.since) / MICROSECONDS):
             for name, amount in self.state.tasks[key].request.amounts.items():
                 self.outcome.used[name] = self.outcome.used.get(name, 0.0) + amount * held
 
@@ -283,6 +344,8 @@ class Simulation:
         self.state.count_changes()
         total = self.state.nodes.total()
         for job in workload.jobs:
+            if job.given:  # A cluster has jobs that nobody can run, and they wait.
+                continue
             if job.queue not in self.state.queues:
                 known = ", ".join(sorted(self.state.queues)) or "none"
                 raise InputError(
@@ -304,7 +367,11 @@ class Simulation:
                     )
 
     def _stamp(self) -> str:
-        return micro_stamp_of(self.now)
+        return stamp_of(self.beginning + self.now)
+
+    def _clock(self) -> float:
+        """The moment as the engine's clock, exactly as its timestamp is read."""
+        return (self.beginning + self.now) / MICROSECONDS
 
 
 def simulate(
@@ -318,62 +385,3 @@ def simulate(
     InputError before anything runs."""
     made = [Simulation(workload, policy, period=period) for policy in policies]
     return [one.run(until, progress) for one in made]
-
-
-def seconds(moment: int) -> float:
-    """A moment of the simulation as the engine's clock, exactly as its timestamp is read."""
-    return (BEGINNING * MICROSECONDS + moment) / MICROSECONDS
-
-
-def micro_stamp_of(moment: int) -> str:
-    whole, rest = divmod(moment, MICROSECONDS)
-    stamp = micro_stamp(BEGINNING + whole)
-    return stamp if not rest else f"{stamp[:-8]}.{rest:06d}Z"
-
-
-def pod_group(job: SimulatedJob, stamp: str) -> Json:
-    """The PodGroup of a job, as the job controller makes it."""
-    annotations = {} if job.walltime is None else {WALLTIME: duration_text(job.walltime / 1e6)}
-    return {
-        "metadata": {
-            "name": job.name,
-            "namespace": NAMESPACE,
-            "uid": f"group-{job.name}",
-            "creationTimestamp": stamp,
-            "annotations": annotations,
-        },
-        "spec": {
-            "minMember": job.min_available,
-            "queue": job.queue,
-            "priorityClassName": job.priority_class,
-            "minResources": _times(job.requests, job.min_available),
-        },
-        "status": {"phase": "Pending"},
-    }
-
-
-def pod(job: SimulatedJob, name: str, uid: str, stamp: str) -> Json:
-    """A pod of a job that waits for a node."""
-    resources = {"requests": dict(job.requests), "limits": dict(job.requests)}
-    annotations = dict(job.template.get("annotations", {}))
-    return {
-        "metadata": {
-            "name": name,
-            "namespace": NAMESPACE,
-            "uid": uid,
-            "labels": dict(job.template.get("labels", {})),
-            "annotations": {"scheduling.k8s.io/group-name": job.name, **annotations},
-            "creationTimestamp": stamp,
-        },
-        "spec": {
-            "schedulerName": SCHEDULER,
-            "priorityClassName": job.priority_class,
-            "containers": [{"name": "main", "resources": resources}],
-            **job.template.get("spec", {}),
-        },
-        "status": {"phase": "Pending"},
-    }
-
-
-def _times(requests: Tree, count: int) -> dict[str, str]:
-    return {name: f"{quantity.milli(value) * count}m" for name, value in requests.items()}

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from hekla.api.trees import Tree
 
 NAMESPACE = "simulated"
 MICROSECONDS = 1_000_000
 """Times are whole microseconds, which is what timestamps of the API can say."""
+BEGINNING = 1_000_000_000 * MICROSECONDS
+"""The moment 0 of a simulation that names none, since 1970: an ordinary day, so that no time looks
+absent."""
 
 
 class InputError(ValueError):
@@ -21,14 +25,23 @@ class InputError(ValueError):
 
 
 @dataclass(slots=True)
+class GivenPod:
+    """A pod as the API has it.  With a node it runs from the beginning on."""
+
+    tree: Tree
+    duration: int | None
+    """Microseconds that it runs, from its start; None where it never ends by itself."""
+
+
+@dataclass(slots=True)
 class SimulatedJob:
-    """One job: pods of one template, and what each of them does once it runs."""
+    """One job: pods of one template, or pods as they were given, and what each does once it runs."""
 
     name: str
     submit: int
-    """Microseconds since the beginning."""
-    duration: int
-    """Microseconds that each pod runs."""
+    """Microseconds since the beginning; jobs that were there before have less than 0."""
+    duration: int | None
+    """Microseconds that each pod runs; None where it never ends by itself."""
     requests: Mapping[str, str]
     pods: int = 1
     min_available: int = 1
@@ -40,6 +53,18 @@ class SimulatedJob:
     """Further fields of the pods: `labels`, `annotations` and `spec`."""
     processors: float = 0.0
     """The size that a report names; of all its pods together."""
+    namespace: str = NAMESPACE
+    group: Tree | None = None
+    """Its PodGroup where the API has it.  None: it is made of what is said here."""
+    given: Sequence[GivenPod] = ()
+    """Its pods where the API has them, `pods` of them."""
+    background: bool = False
+    """It takes room, and counts in no figure: pods that others schedule."""
+
+    @property
+    def key(self) -> str:
+        """Of its PodGroup: namespace/name."""
+        return f"{self.namespace}/{self.name}"
 
 
 @dataclass(slots=True)
@@ -51,6 +76,10 @@ class Workload:
     """Nodes, queues and other objects, as the API has them."""
     notes: list[str] = field(default_factory=list)
     """What of the input was left out, for people."""
+    beginning: int = BEGINNING
+    """The moment 0, in microseconds since 1970."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments of the engine's `State`, where they are not the scheduler's defaults."""
 
 
 def microseconds(seconds: float) -> int:
@@ -80,13 +109,13 @@ def queue(name: str, order: str = "", spec: Tree | None = None) -> Tree:
 
 def checked(workload: Workload, name: str) -> Workload:
     """The workload, if it can be simulated at all.  Raises InputError."""
-    if not workload.jobs:
+    if all(job.background for job in workload.jobs):
         raise InputError(f"{name}: no job is in it")
     seen: set[str] = set()
     for job in workload.jobs:
-        if job.name in seen:
+        if job.key in seen:
             raise InputError(f'{name}: job "{job.name}" stands twice; names are given once')
-        seen.add(job.name)
+        seen.add(job.key)
     return workload
 
 

@@ -87,9 +87,9 @@ items:
 kind: Queue
 metadata: {name: research}
 """
-    objects, notes = clusterfile.read(text, "c.yaml")
-    assert [one["kind"] for one in objects] == ["Node", "Queue"]
-    assert notes == ["c.yaml: 1 of kind Pod left out"]
+    workload = clusterfile.read(text, "c.yaml")
+    assert [one["kind"] for one in workload.cluster] == ["Node", "Queue"]
+    assert workload.notes == ["c.yaml: 1 pods wait for another scheduler: left out"]
 
 
 @pytest.mark.parametrize(
