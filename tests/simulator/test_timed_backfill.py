@@ -8,7 +8,7 @@ import heapq
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hekla.engine.actions.timed_turns import TimedTurns
@@ -186,6 +186,20 @@ def test_the_first_that_waits_starts_when_it_was_foreseen_or_sooner(
 
 @settings(deadline=None, max_examples=60)
 @given(GANGS)
+# Times that begin at this very moment: their room is free on the nodes, and not anybody's to have.
+@example(
+    [(53, 15, 19, 3, 4, 1), (29, 13, 15, 3, 1, 1), (35, 40, 20, 1, 2, 1), (16, 39, 0, 4, 3, 1)]
+)
+@example(
+    [
+        (12, 21, 0, 3, 4, 0),
+        (11, 29, 17, 1, 1, 0),
+        (15, 13, 2, 1, 4, 0),
+        (14, 1, 17, 2, 1, 1),
+        (28, 9, 5, 2, 2, 1),
+        (26, 21, 5, 2, 3, 0),
+    ]
+)
 def test_nobody_starts_later_than_it_was_given(of: list[tuple[int, ...]]) -> None:
     given_times: dict[str, float] = {}
 

@@ -270,7 +270,9 @@ class TimedTurns:
                     table.hold(span)
             return False
         before = len(session.decisions.binds)
-        with nodes.withheld(table.room[0] - free):
+        # Not `table.room[0] - free`: what is given to others from this very moment on is not free
+        # in the table any more, but it is on the nodes.
+        with nodes.withheld(np.maximum(self._room() - free, 0.0)):
             again = self._serve(queue, job, np.ones(len(nodes), dtype=np.bool_))
         held = np.zeros_like(free)
         for bind in session.decisions.binds[before:]:
