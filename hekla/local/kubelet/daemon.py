@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ FLAGS = (
     Flag("isolation", TEXT, "auto", "auto, shared-network to leave pods in this machine's network, or none to do without any namespaces"),
     Flag("closed-paths", TEXTS, [], "directories that no pod sees, such as that of the cluster's keys (the root-dir is one already)"),
     Flag("eviction-hard", TEXT, pressure.DEFAULT, "how little memory, disk and processes a node lets be left", check=threshold_problem),
-    Flag("port", WHOLE, 0, "port of the node's endpoint on 127.0.0.1; 0 for any free one", check=between(0, 65535)),
+    Flag("port", WHOLE, 0, "port of the first node's endpoint on 127.0.0.1, the others follow; 0 for any free", check=between(0, 65535)),
     Flag("tls-cert-file", TEXT, "", "certificate of the node's endpoint (default: one of its own making)"),
     Flag("tls-private-key-file", TEXT, "", "key of that certificate"),
     Flag("client-ca-file", TEXT, "", "authority of those who may ask the node's endpoint"),
@@ -146,7 +147,7 @@ async def run(daemon: Daemon) -> None:
         ),
     )
     agent: Agent | None = None
-    server: Any = None
+    servers: list[Any] = []
     chosen = real_names(options.nodes, options.node_name)
     await OwnNodes(root).remove_old(
         daemon.client, [*chosen, *fake_names(options.fake_nodes, options.fake_node_name)]
@@ -154,8 +155,10 @@ async def run(daemon: Daemon) -> None:
     try:
         if options.nodes:
             agent = await make_agent(daemon, root, images, recorder)
-            server = await listen(daemon, agent, root)
-            add_nodes(daemon, agent, recorder, server.port, images, chosen)
+            for number, name in enumerate(chosen):
+                servers.append(await listen(daemon, agent, root, name, number))
+            ports = [server.port for server in servers]
+            add_nodes(daemon, agent, recorder, ports, images, chosen)
             await agent.start()
         await fakes.start()
         notify.ready()
@@ -163,7 +166,7 @@ async def run(daemon: Daemon) -> None:
         await asyncio.Event().wait()
     finally:
         await fakes.close()
-        if server is not None:
+        for server in servers:
             await server.close(0.2)
         if agent is not None:
             if options.stop_pods_on_exit:
@@ -206,30 +209,42 @@ async def make_agent(daemon: Daemon, root: Path, images: Images, recorder: Recor
     return agent
 
 
-async def listen(daemon: Daemon, agent: Agent, root: Path) -> Any:
-    """Opens the node's endpoint.  Raises DaemonError."""
+async def listen(daemon: Daemon, agent: Agent, root: Path, node: str, number: int) -> Any:
+    """Opens the endpoint of a node, the `number`th of this machine.  Raises DaemonError."""
     options = daemon.options
-    endpoint = Endpoint(root, agent.host.clock, agent.find, agent.all_pods)
+    endpoint = Endpoint(
+        root,
+        agent.host.clock,
+        partial(agent.find, node),
+        partial(agent.pods_of, node),
+        partial(agent.usage.snapshot, node),
+    )
+    port = options.port + number if options.port else 0
     certificate, key = options.tls_cert_file, options.tls_private_key_file
     try:
         if not certificate:
             certificate, key = self_signed(root)
         tls = server_tls(certificate, key, options.client_ca_file)
-        return await serve(endpoint, host="127.0.0.1", port=options.port, ssl=tls)
-    except (OSError, TlsError) as error:
+        return await serve(endpoint, host="127.0.0.1", port=port, ssl=tls)
+    except (OSError, OverflowError, TlsError) as error:
         raise DaemonError(
-            f"the node's endpoint (--port {options.port}, --tls-cert-file {certificate}): {error}"
+            f"the endpoint of node {node} (--port {port}, --tls-cert-file {certificate}): {error}"
         ) from error
 
 
 def add_nodes(
-    daemon: Daemon, agent: Agent, recorder: Recorder, port: int, images: Images, chosen: list[str]
+    daemon: Daemon,
+    agent: Agent,
+    recorder: Recorder,
+    ports: list[int],
+    images: Images,
+    chosen: list[str],
 ) -> None:
     options = daemon.options
     capacity, allocatable = machine.sizes(agent.root, options.node_cpu, options.node_memory)
     table = sorted({row.image for row in images.rows if "*" not in row.image})
     without = agent.host.isolation.without(options.isolation)
-    for name in chosen:
+    for name, port in zip(chosen, ports):
         agent.nodes[name] = RegisteredNode(
             daemon.client, recorder, name, capacity, allocatable, port, table, without
         )

@@ -1,11 +1,11 @@
 """The node's HTTP endpoint, which the API server calls: logs of containers, commands in them, the
-list of pods, health.  Reference: local-cluster 8.9, 8.10."""
+list of pods, what they use, health.  Reference: local-cluster 8.9, 8.10."""
 
 from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -21,8 +21,13 @@ from hekla.local.kubelet.runtime.launching import SPLIT_LOG_STREAMS
 from hekla.local.kubelet.runtime.logs import Clock, Options
 from hekla.local.kubelet.streaming import console
 from hekla.local.kubelet.streaming.streaming import Refused, Streaming, check_caller
+from hekla.local.kubelet.usage.exposition import cadvisor, resource
+from hekla.local.kubelet.usage.snapshot import Snapshot
+from hekla.local.kubelet.usage.summary import summary
 
 PLAIN = "text/plain"
+EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
+USAGE = (["stats", "summary"], ["metrics", "resource"], ["metrics", "cadvisor"])
 STREAMS = {"exec": 4, "attach": 4, "portForward": 3}
 """Requests that become a connection of their own, with the number of segments of their path."""
 ONE_LOG = f'both streams of this container share one log: ask for stream=All, or annotate the pod with {SPLIT_LOG_STREAMS}: "true"'
@@ -41,14 +46,16 @@ class Endpoint:
         clock: Clock,
         find: Callable[[str, str], core.Pod | None],
         pods: Callable[[], list[core.Pod]],
+        usage: Callable[[], Awaitable[Snapshot]],
     ) -> None:
         self._root = root
         self._clock = clock
         self._find = find
         self._pods = pods
+        self._usage = usage
         self.streaming = Streaming(root, clock)
 
-    def __call__(self, request: Request) -> Response | Stream | Upgrade:
+    def __call__(self, request: Request) -> Response | Stream | Upgrade | Awaitable[Response]:
         parts = request.path.strip("/").split("/")
         if parts != ["healthz"] and request.peer.common_name:
             try:
@@ -66,7 +73,17 @@ class Endpoint:
             return Response(200, msgspec.json.encode(body))
         if parts[0] == "containerLogs" and len(parts) == 4:
             return self.log(parts[1], parts[2], parts[3], request)
+        if parts in USAGE:
+            return self.usage(parts[1], request)
         return text(404, "404 page not found")
+
+    async def usage(self, form: str, request: Request) -> Response:
+        """What the node and its pods use, in one of a kubelet's three forms."""
+        found = await self._usage()
+        if form == "summary":
+            body = summary(found, request.flag("only_cpu_and_memory"))
+            return Response(200, msgspec.json.encode(body))
+        return Response(200, resource(found) if form == "resource" else cadvisor(found), EXPOSITION)
 
     def stream(self, parts: list[str], request: Request) -> Response | Upgrade:
         """exec, attach and port-forward."""

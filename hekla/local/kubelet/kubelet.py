@@ -33,6 +33,7 @@ from hekla.local.kubelet.pods.statuses import FINAL
 from hekla.local.kubelet.records import PodDirectory, pod_directories
 from hekla.local.kubelet.runtime.cgroups import Groups
 from hekla.local.kubelet.runtime.isolation import Isolation
+from hekla.local.kubelet.usage.sampler import UsageSampler
 
 log = logging.getLogger("agent")
 
@@ -70,6 +71,7 @@ class Agent:
         """By node and uid: the pods that count against the node's size."""
         self._referers: dict[tuple[str, str, str], set[str]] = defaultdict(set)
         self._tasks = BackgroundTasks()
+        self.usage = UsageSampler(root, self.workers.values, lambda: self.host.groups)
         self.pressure = Pressure(
             root, thresholds or [], lambda: list(self.workers.values()), self._pressed
         )
@@ -108,6 +110,7 @@ class Agent:
         if self.host.network is not None:
             self.host.network.tell({"do": "keep", "uids": list(self.workers)})
         self._tasks.start(self.pressure.run(), "pressure")
+        self._tasks.start(self.usage.run(), "usage")
         for directory in pod_directories(self.root):
             if directory.path.name not in known:
                 self._tasks.start(self.end_orphan(directory), f"orphan {directory.path.name}")
@@ -279,11 +282,10 @@ class Agent:
 
     # --- for the endpoint -------------------------------------------------------------------------
 
-    def find(self, namespace: str, name: str) -> core.Pod | None:
-        for cache in self.pods.values():
-            if (pod := cache.get(f"{namespace}/{name}")) is not None:
-                return pod
-        return None
+    def find(self, node: str, namespace: str, name: str) -> core.Pod | None:
+        cache = self.pods.get(node)
+        return None if cache is None else cache.get(f"{namespace}/{name}")
 
-    def all_pods(self) -> list[core.Pod]:
-        return [pod for cache in self.pods.values() for pod in cache.all()]
+    def pods_of(self, node: str) -> list[core.Pod]:
+        cache = self.pods.get(node)
+        return [] if cache is None else list(cache.all())

@@ -92,6 +92,11 @@ class PodWorker:
         return self._context.pod
 
     @property
+    def own_network(self) -> bool:
+        """The pod does not share the machine's network."""
+        return bool(self._sandbox.network_namespace)
+
+    @property
     def deleted(self) -> bool:
         """The object is gone from the API server."""
         return self._context.deleted

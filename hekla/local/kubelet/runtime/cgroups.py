@@ -155,6 +155,11 @@ class Groups:
             return error.strerror or str(error)
         return ""
 
+    def of(self, uid: str, container: str, attempt: int) -> tuple[Path, ...]:
+        """The groups of a container that there are, for those who measure it."""
+        groups = (directory / f"{uid}-{container}-{attempt}" for directory in self.directories)
+        return tuple(group for group in groups if group.is_dir())
+
     def out_of_memory(self, uid: str, container: str, attempt: int) -> bool:
         """Whether the kernel killed a process of the container because it was out of memory."""
         file = "memory.events" if self.version == 2 else "memory.oom_control"
