@@ -250,7 +250,7 @@ class GangPreempt:
             and other is not job
             and other.queue == job.queue
             and other.stated_preemptable
-            and other.priority < job.priority
+            and session.votes.lesser(other, job)
         )
 
 

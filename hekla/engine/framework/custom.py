@@ -367,7 +367,7 @@ HOOKS: Mapping[str, _Hook] = {
     "victim_queue_order": _ORDER, "job_valid": _Hook(lambda value: value is None or isinstance(value, Answer), "None or an Answer",
                                                       lambda *given: None),
     "job_ready": _verdict(True), "sub_job_ready": _verdict(True), "job_starving": _verdict(True), "overused": _verdict(False),
-    "allocatable": _verdict(True), "preemptive": _verdict(True),
+    "allocatable": _verdict(True), "preemptive": _verdict(True), "lesser": _verdict(False),
     "job_pipelined": _VOTE, "sub_job_pipelined": _VOTE, "job_enqueueable": _VOTE,
     "tasks_until_ready": _Hook(_number, "a number", lambda *given: 1),
     "allocatable_count": _Hook(_number, "a number", lambda queue, task, limit: limit),

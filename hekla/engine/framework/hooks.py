@@ -15,7 +15,7 @@ _GATES = {
     "sub_job_pipelined": "enabledSubJobPipelined", "job_enqueueable": "enableJobEnqueued",
     "job_enqueued": "enableJobEnqueued", "job_starving": "enableJobStarving", "overused": "enabledOverused",
     "preemptive": "enablePreemptive", "allocatable": "enabledAllocatable", "preemptable": "enablePreemptable",
-    "reclaimable": "enableReclaimable", "evictable": None, "balanced": None, "victim_tasks": "enabledVictim",
+    "reclaimable": "enableReclaimable", "evictable": None, "lesser": None, "balanced": None, "victim_tasks": "enabledVictim",
     "prefilter": "enablePredicate",
     "spares": None, "victim_order": None, "eviction_notice": None, "eviction_grace": None, "eviction_decided": None,
     "filters": "enablePredicate", "predicate": "enablePredicate", "scores": "enableNodeOrder", "score": "enableNodeOrder",

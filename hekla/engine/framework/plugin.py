@@ -397,6 +397,13 @@ class Plugin:
             """As `preemptable`, for a whole gang: `kind` is "gangpreempt" or "gangreclaim", the
             candidates are on all nodes of a domain."""
 
+        def lesser(self, victim: Job, job: Job) -> bool:
+            """Whether gangpreempt may look for room for `job` at `victim`'s, a job of the same queue.
+            Every plugin that has the hook has to agree; where none has it, a lower priority decides.
+
+            `return self.level(victim) > self.level(job)`
+            """
+
         def victim_tasks(self, candidates: list[Task]) -> list[Task]:
             """Which of the running pods should leave, for shuffle; nobody claims their room.
 

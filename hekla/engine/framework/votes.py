@@ -49,6 +49,7 @@ class Votes:
         self._overused = hooks("overused")
         self._prefilters = [plugin.prefilter for plugin in hooks("prefilter")]
         self._spares = [(plugin, plugin.spares) for plugin in hooks("spares")]
+        self._lesser = [plugin.lesser for plugin in hooks("lesser")]
         self._victim_orders = [plugin.victim_order for plugin in hooks("victim_order")]
 
     def job_valid(self, job: Job) -> Answer | None:
@@ -201,6 +202,12 @@ class Votes:
             if reason:
                 return f"{reason} ({plugin.name})"
         return ""
+
+    def lesser(self, victim: Job, job: Job) -> bool:
+        """Whether the job of the same queue may be looked at for victims."""
+        if not self._lesser:
+            return victim.priority < job.priority
+        return all(lesser(victim, job) for lesser in self._lesser)
 
     @property
     def orders_victims(self) -> bool:

@@ -44,6 +44,8 @@ class JobTable:
         self.back_off = BackOff()
         self.usage: Usage | None = None
         """What was used of the queues, where a plugin asks."""
+        self.service: Usage | None = None
+        """What each job has had of a resource, where a plugin asks."""
 
     def of_group(self, key: str) -> Job:
         """The job of this key, made where there is none."""
@@ -107,8 +109,9 @@ class JobTable:
         key = job.key
         if self.changed is not None:
             self.changed[key] = job
-        if self.usage is not None:
-            self.usage.mark(job, self.by_key.get(key) is job)
+        for usage in (self.usage, self.service):
+            if usage is not None:
+                usage.mark(job, self.by_key.get(key) is job)
         if not (job.has_group and key in self.by_key and job.queue in self.queues):
             self.sums.leave(job)
             self.active.pop(key, None)

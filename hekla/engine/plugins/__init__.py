@@ -12,6 +12,7 @@ from hekla.engine.plugins.fairness.conformance import Conformance
 from hekla.engine.plugins.fairness.drf import Drf
 from hekla.engine.plugins.fairness.fairshare import FairShare
 from hekla.engine.plugins.fairness.gang import Gang
+from hekla.engine.plugins.fairness.leastattained import LeastAttainedService
 from hekla.engine.plugins.fairness.multifactor import Multifactor
 from hekla.engine.plugins.fairness.overcommit import Overcommit
 from hekla.engine.plugins.fairness.pdb import Pdb
@@ -50,6 +51,7 @@ _ALL: tuple[type[Plugin], ...] = (
     CalmEviction,
     FairShare,
     Multifactor,
+    LeastAttainedService,
     Predicates,
     NodeOrder,
     BinPack,

@@ -45,7 +45,7 @@ class Usage:
         self.used = {queue: dict(parties) for queue, parties in used.items()}
 
     def advance(self, now: float, half_life: float) -> None:
-        """Count up to now what is held."""
+        """Count up to now what is held.  With an endless half-life nothing is forgotten."""
         elapsed = now - self.at if self.at else 0.0
         if elapsed > 0:
             left = 2.0 ** (-elapsed / half_life)
@@ -55,7 +55,8 @@ class Usage:
                     self.used[queue] = kept
                 else:
                     del self.used[queue]
-            seconds = half_life / math.log(2.0) * (1.0 - left)
+            endless = math.isinf(half_life)
+            seconds = elapsed if endless else half_life / math.log(2.0) * (1.0 - left)
             for queue, parties in self.held.items():
                 used = self.used.setdefault(queue, {}) if parties else {}
                 for party, amount in parties.items():
