@@ -1,8 +1,8 @@
 """`hekla simulate WORKLOAD`: what a policy would do with a workload, in virtual time.
 
 WORKLOAD is a log in Standard Workload Format (.swf, .swf.gz), pods of the trace openb (.csv,
-.csv.gz) or jobs in YAML.  Policies are compared
-side by side, each on the same jobs and the same cluster: an empty one, or with what runs in it.
+.csv.gz), jobs in YAML, or the directory of a recording (`hekla scheduler --record`).  Policies are
+compared side by side, each on the same jobs and the same cluster: an empty one, or with what runs in it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from hekla.engine.framework.policy import Policy
+    from hekla.simulator.recording import RecordedPolicy
     from hekla.simulator.workload import Workload
 
-FORMATS = ("swf", "openb", "yaml")
+FORMATS = ("swf", "openb", "recording", "yaml")
 _ENDINGS = {".swf": "swf", ".csv": "openb"}
 OUTPUTS = ("table", "csv", "json")
 
@@ -34,6 +35,7 @@ def main(argv: list[str]) -> int:
     """0 when everything was simulated, 2 when an input cannot be used."""
     from hekla.scheduler.plugin_files import PluginFileError
     from hekla.scheduler.policy_file import PolicyFileError
+    from hekla.scheduler.recording import RecordingError
     from hekla.simulator import swf
 
     parser = Parser("hekla simulate", __doc__)
@@ -51,7 +53,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--default-duration",
         metavar="DURATION",
-        help="how long jobs of the cluster run that state no walltime (default: for ever)",
+        help="how long jobs of the cluster or the recording run of which nothing tells it (default: for ever)",
     )
     parser.add_argument(
         "--policy",
@@ -95,22 +97,27 @@ def main(argv: list[str]) -> int:
     arguments = parser.parse(argv)
     try:
         return _run(arguments)
-    except (OSError, ValueError, PolicyFileError, PluginFileError) as error:
+    except (OSError, ValueError, PolicyFileError, PluginFileError, RecordingError) as error:
         print(f"hekla simulate: {error}", file=sys.stderr)
         return 2
 
 
 def _run(arguments: Namespace) -> int:
+    from hekla.engine.policies import default_policy
+    from hekla.scheduler.replay import recorded_policy
     from hekla.simulator import report
     from hekla.simulator.outcome import outcome
     from hekla.simulator.simulation import simulate
 
-    workload = read_workload(arguments)
-    policies = [
-        dataclasses.replace(policy, tie_seed=arguments.seed) if arguments.seed else policy
-        for policy in _policies(arguments.policy)
-    ]
-    names = [Path(one).stem for one in arguments.policy] or ["default"]
+    workload, recorded = read_workload(arguments)
+    policies = _policies(arguments.policy)
+    names = [Path(one).stem for one in arguments.policy]
+    if not policies:
+        policies, names = [default_policy()], ["default"]
+        if recorded is not None:
+            policies, names = [recorded_policy(*recorded)], ["recorded"]
+    if arguments.seed:
+        policies = [dataclasses.replace(one, tie_seed=arguments.seed) for one in policies]
     until = None if arguments.until is None else _moment(arguments.until, "--until")
     period = _moment(arguments.schedule_period, "--schedule-period")
     for note in workload.notes:
@@ -142,22 +149,28 @@ def progress_on(terminal: TextIO) -> Callable[[int, int], None] | None:
     return progress
 
 
-def read_workload(arguments: Namespace) -> Workload:
-    """The jobs and their cluster.  Raises InputError."""
-    from hekla.simulator import clusterfile, openb
+def read_workload(arguments: Namespace) -> tuple[Workload, RecordedPolicy | None]:
+    """The jobs and their cluster, and the policy of a recording.  Raises InputError."""
+    from hekla.scheduler.recording import read as frames
+    from hekla.simulator import clusterfile, openb, recording
     from hekla.simulator.workload import InputError, checked
 
     if arguments.pod_processors is not None and arguments.pod_processors < 1:
         raise InputError(f"--pod-processors = {arguments.pod_processors}: a whole number from 1 up")
+    default = arguments.default_duration
+    duration = None if default is None else _moment(default, "--default-duration")
     name: str = arguments.workload or arguments.cluster or ""
+    if arguments.format == "recording" or (arguments.workload and Path(name).is_dir()):
+        if arguments.cluster:
+            raise InputError(f"--cluster {arguments.cluster}: a recording has its own cluster")
+        workload, recorded = recording.read(frames(Path(name)), name, duration)
+        return checked(workload, name), recorded
     workload = _jobs(arguments)
     if arguments.cluster:
         text = read_text(Path(arguments.cluster))
         if arguments.cluster.removesuffix(".gz").endswith(".csv"):
             workload.cluster = openb.read_nodes(text.splitlines(), arguments.cluster)
         else:
-            default = arguments.default_duration
-            duration = None if default is None else _moment(default, "--default-duration")
             cluster = clusterfile.read(text, arguments.cluster, duration)
             cluster.jobs += workload.jobs
             cluster.notes += workload.notes
@@ -166,7 +179,7 @@ def read_workload(arguments: Namespace) -> Workload:
         raise InputError("nothing to simulate: give a WORKLOAD, or a cluster with --cluster FILE")
     elif not workload.cluster:
         raise InputError(f"{name}: it names no nodes; give a cluster with --cluster FILE")
-    return checked(workload, name)
+    return checked(workload, name), None
 
 
 def _jobs(arguments: Namespace) -> Workload:
@@ -207,7 +220,6 @@ def read_text(path: Path) -> str:
 
 
 def _policies(paths: list[str]) -> list[Policy]:
-    from hekla.engine.policies import default_policy
     from hekla.scheduler.plugin_files import find
     from hekla.scheduler.policy_file import named_files, parse
 
@@ -216,7 +228,7 @@ def _policies(paths: list[str]) -> list[Policy]:
         text = Path(path).read_text()
         found = find(named_files(text, path))
         policies.append(parse(text, path, found.plugins, found.broken))
-    return policies or [default_policy()]
+    return policies
 
 
 def _moment(text: str, flag: str) -> int:

@@ -125,6 +125,10 @@ def parser() -> Parser:
         help="the scheduler's policy file (default: scheduler.yaml in the cluster's directory)",
     )
     flag(
+        "--record",
+        help="a directory into which the scheduler records what goes into its cycles, for `hekla replay` and `hekla simulate`",
+    )
+    flag(
         "--timeout",
         type=float,
         default=60.0,
@@ -308,6 +312,8 @@ def with_flags(settings: Settings, flags: dict[str, object]) -> Settings:
             if name == "scheduler_conf":
                 check_policy(path)
             given[name] = str(path)
+        elif name == "record" and value:
+            given[name] = str(Path(str(value)).absolute())
     return msgspec.structs.replace(settings, **given)
 
 

@@ -7,8 +7,11 @@ taken to have happened at once: a bound pod runs, an evicted one is gone and its
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, NamedTuple
 
 from hekla.api.names import SCHEDULER
 from hekla.api.trees import Tree
@@ -16,11 +19,13 @@ from hekla.engine.cycle import cycle, hooks_of
 from hekla.engine.framework.policy import Policy
 from hekla.engine.model.decisions import Bind, Decisions, Evict
 from hekla.engine.model.durations import instant
+from hekla.engine.model.reading import key_of
 from hekla.engine.model.resources import amounts
 from hekla.engine.model.state import State
 from hekla.simulator.objects import anew, pod, pod_group, stamp_of, started, succeeded
 from hekla.simulator.workload import (
     MICROSECONDS,
+    Call,
     GivenPod,
     InputError,
     SimulatedJob,
@@ -62,6 +67,22 @@ class PodRun:
     """As it runs, where it was bound here."""
     since: int | None = None
     """Since when it runs in this simulation."""
+    node: str = ""
+    request: Mapping[str, float] = field(default_factory=dict)
+
+
+class Act(NamedTuple):
+    """Something that became of a pod."""
+
+    moment: int
+    what: str
+    """`ran` (it was bound before the beginning), `bind`, `evict`, `end` or `gone` (its owner took it
+    away)."""
+    run: JobRun
+    pod: str
+    node: str
+    request: Mapping[str, float]
+    """What it holds, in the engine's units."""
 
 
 @dataclass(slots=True)
@@ -76,8 +97,13 @@ class Run:
     used: dict[str, float] = field(default_factory=dict)
     """Resource -> what was held, times the seconds that it was."""
     problems: list[str] = field(default_factory=list)
+    acts: list[Act] = field(default_factory=list)
+    """In the order in which they came."""
     by_key: dict[str, JobRun] = field(default_factory=dict)
     """PodGroup (namespace/name) -> what became of its job, also of pods that others schedule."""
+
+
+Coming = Call | SimulatedJob | tuple[JobRun, GivenPod]
 
 
 class Simulation:
@@ -93,17 +119,23 @@ class Simulation:
     ) -> None:
         self.period = period
         self.policy = policy
-        self.every_moment = every_moment
+        self.policy_admits = "enqueue" in policy.actions
+        self.every_moment = every_moment or bool(workload.moments)
         self.beginning = workload.beginning
-        self.state = State(
+        self.state = self._make_state(
             **{"scheduler_names": [SCHEDULER], "implied_groups": True, **workload.settings}
         )
         self.state.metered = False
         self.runs = {job.key: JobRun(job, left=job.pods) for job in workload.jobs}
         self.now = 0
-        self.arrivals = sorted(workload.jobs, key=lambda job: (job.submit, job.key))
-        self.next = 0
-        """The first of the arrivals that has not come."""
+        self.coming: list[tuple[int, int, int, Coming]] = []
+        """What is to come: a heap of (moment, rank of its kind, number, what)."""
+        self._numbers = count()
+        self.unadmitted: dict[str, list[GivenPod]] = {}
+        """Pods that come some time after their job was admitted."""
+        self.held: dict[str, list[tuple[JobRun, GivenPod]]] = {}
+        """Pods that come again once the one of the same name has gone."""
+        self.moments = deque(workload.moments)
         self.ends: list[tuple[int, str, str]] = []
         """When pods end: a heap of (moment, pod, uid)."""
         self.pods: dict[str, PodRun] = {}
@@ -120,10 +152,26 @@ class Simulation:
         """Jobs that have lost a pod since the last cycle, and go on with the others."""
         for tree in workload.cluster:
             self._feed(tree)
+        for call in workload.calls:
+            if call.moment > 0:
+                self._comes(call.moment, 0, call)
+            else:
+                self._call(call)
+        for job in sorted(workload.jobs, key=lambda job: job.submit):
+            self._comes(max(job.submit, 0), 1, job)
+            for one in job.given:
+                if one.after_admission and self.policy_admits:
+                    self.unadmitted.setdefault(job.key, []).append(one)
+                elif one.moment is not None:
+                    start = job.submit if one.after_admission else 0
+                    self._comes(max(start + one.moment, 0), 2, (self.runs[job.key], one))
         self.outcome.capacity = {
             name: amount for name, amount in self.state.nodes.total().items() if amount
         }
         self._check(workload)
+
+    def _make_state(self, **settings: Any) -> State:
+        return State(**settings)
 
     def run(
         self, until: int | None = None, progress: Callable[[int, int], None] | None = None
@@ -137,19 +185,23 @@ class Simulation:
             self._arrive_due()
             if not self._may_rest():
                 self._decide()
+            while self.moments and self.moments[0] <= moment:
+                self.moments.popleft()
             if progress is not None:
                 progress(ended, len(self.runs))
         if until is not None and moment is not None:
             self.now = until  # It was stopped: what runs has run until then.
         self.outcome.until = self.now
-        for key, one in self.pods.items():
-            self._count_use(key, one)
+        for one in self.pods.values():
+            self._count_use(one)
         return self.outcome
 
     def _next_moment(self) -> int | None:
         moments = [self.ends[0][0]] if self.ends else []
-        if self.next < len(self.arrivals):
-            moments.append(max(self.arrivals[self.next].submit, 0))
+        if self.coming:
+            moments.append(self.coming[0][0])
+        if self.moments:
+            moments.append(self.moments[0])
         if self.period and moments and self._waits():
             moments.append(self.now + self.period)
         for notice in self.state.eviction_notices.given.values():
@@ -176,14 +228,22 @@ class Simulation:
         """Cycles until one has nothing to do: what was decided may let the next decide more."""
         self._unfinished.clear()
         for _ in range(MOST_CYCLES):
-            decided = cycle(self.state, self.policy, self._clock())
+            decided = self._cycle()
             self.outcome.cycles += 1
             self.outcome.problems.extend(decided.problems)
-            if not self._carry_out(decided):
+            if self.moments and self.moments[0] == self.now:
+                self.moments.popleft()
+            acted = self._carry_out(decided)
+            if self.moments and self.moments[0] == self.now:
+                continue
+            if not acted or self.moments:
                 return
         self.outcome.problems.append(
             f"at {self.now / MICROSECONDS:.0f} s the policy binds and evicts without end"
         )
+
+    def _cycle(self) -> Decisions:
+        return cycle(self.state, self.policy, self._clock())
 
     # ---------------------------------------------------------------------------------- what happens
 
@@ -196,9 +256,43 @@ class Simulation:
         return ended
 
     def _arrive_due(self) -> None:
-        while self.next < len(self.arrivals) and self.arrivals[self.next].submit <= self.now:
-            self._arrive(self.arrivals[self.next])
-            self.next += 1
+        while self.coming and self.coming[0][0] <= self.now:
+            what = heapq.heappop(self.coming)[3]
+            if isinstance(what, Call):
+                self._call(what)
+            elif isinstance(what, SimulatedJob):
+                self._arrive(what)
+            else:
+                self._take(*what)
+
+    def _comes(self, moment: int, rank: int, what: Coming) -> None:
+        """Calls come before jobs and those before single pods, each in their order."""
+        heapq.heappush(self.coming, (moment, rank, next(self._numbers), what))
+
+    def _call(self, call: Call) -> None:
+        """Something became of the cluster, or of what its users ask for."""
+        given = call.given
+        if call.name == "remove_pod" and given[0] in self.pods:
+            self._withdraw(given[0])
+            return
+        if call.name == "upsert_pod_group":
+            job = self.state.jobs.get(key_of(given[0]))
+            if job is None:
+                return  # All of it has ended.
+            status = {"phase": job.phase, "conditions": job.conditions}
+            given = ({**given[0], "status": status},)
+        getattr(self.state, call.name)(*given)
+
+    def _withdraw(self, key: str) -> None:
+        """Its owner has taken a pod away."""
+        one = self.pods.pop(key)
+        self._stop(key, one, "gone")
+        self.state.remove_pod(key)
+        one.run.left -= 1
+        if not one.run.left:
+            self._clear(one.run.job)
+        else:
+            self._unfinished.add(one.run.job.key)
 
     def _arrive(self, job: SimulatedJob) -> None:
         stamp = self._stamp()
@@ -211,10 +305,9 @@ class Simulation:
             return
         if job.group is not None:
             self.state.upsert_pod_group(job.group)
-        starts = sorted(
-            start for start in (self._take(run, one) for one in job.given) if start is not None
-        )
-        if len(starts) >= job.min_available:
+        taken = [self._take(run, one) for one in job.given if one.moment is None]
+        starts = sorted(start for start in taken if start is not None)
+        if starts and len(starts) >= job.min_available:
             run.started = starts[max(job.min_available - 1, 0)]
         if self.state.rejected:
             (kind, key), why = next(iter(self.state.rejected.items()))
@@ -224,6 +317,9 @@ class Simulation:
         """A pod as it was given: when it began to run, or None if it waits."""
         meta, status = given.tree["metadata"], given.tree.get("status") or {}
         key = f"{meta.get('namespace', '')}/{meta['name']}"
+        if key in self.pods:
+            self.held.setdefault(key, []).append((run, given))
+            return None
         if status.get("phase") in ("Succeeded", "Failed"):
             self.state.upsert_pod(given.tree)
             self.done.setdefault(run.job.key, []).append(key)
@@ -235,7 +331,7 @@ class Simulation:
             return None
         stated = instant(status.get("startTime", "") or "")
         start = min(microseconds(stated) - self.beginning, self.now) if stated else self.now
-        self._start(one, key, meta.get("uid", ""), start)
+        self._start(one, key, meta.get("uid", ""), start, given.tree["spec"]["nodeName"], "ran")
         return start
 
     def _uid(self) -> str:
@@ -246,8 +342,13 @@ class Simulation:
         self.pods[key] = one
         self.state.upsert_pod(one.tree)
 
-    def _start(self, one: PodRun, key: str, uid: str, start: int) -> None:
-        one.since = self.now
+    def _start(
+        self, one: PodRun, key: str, uid: str, start: int, node: str, what: str = "bind"
+    ) -> None:
+        one.since, one.node = self.now, node
+        task = self.state.tasks.get(key)
+        one.request = {} if task is None else task.request.amounts
+        self.outcome.acts.append(Act(self.now, what, one.run, key, node, one.request))
         self.running += 1
         one.run.running += 1
         if one.duration is not None:
@@ -258,25 +359,37 @@ class Simulation:
         one = self.pods.get(key)
         if one is None or one.tree["metadata"].get("uid", "") != uid or one.since is None:
             return False  # It was evicted before.
-        run = one.run
-        self._count_use(key, one)
-        del self.pods[key]
-        self.running -= 1
-        run.running -= 1
+        run, job = one.run, one.run.job
+        self._stop(key, self.pods.pop(key), "end")
         run.left -= 1
-        job = run.job
         if run.left:
             self._unfinished.add(job.key)
             self.done.setdefault(job.key, []).append(key)
             self.state.upsert_pod(succeeded(one.bound or one.tree))
-            return False
+        else:
+            run.ended = self.now
+            self.state.remove_pod(key)
+            self._clear(job)
+        if key in self.held:
+            self._take(*self.held[key].pop(0))
+            self.held = {name: left for name, left in self.held.items() if left}
+        return not run.left
+
+    def _clear(self, job: SimulatedJob) -> None:
+        """Nothing of the job is left to do."""
         self._unfinished.discard(job.key)
-        run.ended = self.now
-        for each in (*self.done.pop(job.key, ()), key):
+        for each in self.done.pop(job.key, ()):
             self.state.remove_pod(each)
         if job.group is not None or not job.given:
             self.state.remove_pod_group(job.key)
-        return True
+
+    def _stop(self, key: str, one: PodRun, what: str) -> None:
+        """A pod that runs does not any more."""
+        if one.since is not None:
+            self._count_use(one)
+            self.outcome.acts.append(Act(self.now, what, one.run, key, one.node, one.request))
+            self.running -= 1
+            one.run.running -= 1
 
     def _carry_out(self, decided: Decisions) -> bool:
         """Whether anything happened that the engine has to look at."""
@@ -284,13 +397,20 @@ class Simulation:
             self._evict(eviction)
         for bind in decided.binds:
             self._bind(bind)
+        if self.unadmitted:
+            for status in decided.pod_groups:
+                if status.phase != "Pending":
+                    run = self.runs.get(status.key)
+                    for given in self.unadmitted.pop(status.key, ()):
+                        assert run is not None and given.moment is not None
+                        self._comes(self.now + given.moment, 2, (run, given))
         return bool(decided.binds or decided.evictions)
 
     def _bind(self, bind: Bind) -> None:
         one = self.pods[bind.pod]
         one.bound = started(one.tree, bind, self._stamp())
         self.state.upsert_pod(one.bound)
-        self._start(one, bind.pod, bind.uid, self.now)
+        self._start(one, bind.pod, bind.uid, self.now, bind.node)
         run = one.run
         if run.started is None and run.running >= run.job.min_available:
             run.started = self.now
@@ -302,10 +422,7 @@ class Simulation:
         if one is None:
             return
         run = one.run
-        if one.since is not None:
-            self._count_use(eviction.pod, one)
-            self.running -= 1
-            run.running -= 1
+        self._stop(eviction.pod, one, "evict")
         run.evictions += 1
         self.state.remove_pod(eviction.pod)
         if run.job.given and run.job.group is None:
@@ -314,10 +431,10 @@ class Simulation:
         tree = anew(one.tree, self._uid(), self._stamp())
         self._make(eviction.pod, PodRun(run, tree, one.duration))
 
-    def _count_use(self, key: str, one: PodRun) -> None:
+    def _count_use(self, one: PodRun) -> None:
         """A pod has stopped running, or the simulation ends."""
         if one.since is not None and (held := (self.now - one.since) / MICROSECONDS):
-            for name, amount in self.state.tasks[key].request.amounts.items():
+            for name, amount in one.request.items():
                 self.outcome.used[name] = self.outcome.used.get(name, 0.0) + amount * held
 
     # ----------------------------------------------------------------------------------- the cluster

@@ -116,13 +116,13 @@ class _Reader:
         limit = stated_walltime(meta.get("annotations") or {})
         queue = spec.get("queue") or names.DEFAULT_QUEUE
         given = [GivenPod(one, self._duration(one, limit, queue)) for one in pods]
-        sizes = [amounts(_usage(one)) for one in unended]
+        sizes = [amounts(usage_of(one)) for one in unended]
         return SimulatedJob(
             name=meta["name"],
             namespace=meta.get("namespace", ""),
             submit=self._moment(meta.get("creationTimestamp")),
             duration=max((one.duration for one in given if one.duration is not None), default=None),
-            requests=_usage(unended[0]),
+            requests=usage_of(unended[0]),
             pods=len(pods),
             min_available=int(spec.get("minMember") or 0),
             walltime=None if limit is None or limit == math.inf else microseconds(limit),
@@ -143,7 +143,7 @@ class _Reader:
             return
         queue = (meta.get("annotations") or {}).get(names.GROUP_QUEUE_NAME) or names.DEFAULT_QUEUE
         duration = self._duration(pod, None, queue) if ours else self._own_limit(pod)
-        usage = _usage(pod)
+        usage = usage_of(pod)
         yield SimulatedJob(
             name=names.bare_pod_group_name(meta.get("uid", "")) if ours else f"pod {meta['name']}",
             namespace=meta.get("namespace", ""),
@@ -175,7 +175,8 @@ class _Reader:
         return min(microseconds(stated) - self.beginning, 0) if stated else 0
 
 
-def _usage(pod: Tree) -> dict[str, str]:
+def usage_of(pod: Tree) -> dict[str, str]:
+    """What a pod requests."""
     found = pod_resources(pod.get("spec") or {}, "requests")
     return {name: str(amount) for name, amount in found.items()}
 

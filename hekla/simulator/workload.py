@@ -31,6 +31,19 @@ class GivenPod:
     tree: Tree
     duration: int | None
     """Microseconds that it runs, from its start; None where it never ends by itself."""
+    moment: int | None = None
+    """When it comes, in microseconds since the beginning; None: with its job."""
+    after_admission: bool = False
+    """Whether `moment` is counted from when the scheduler admits its job instead."""
+
+
+@dataclass(slots=True)
+class Call:
+    """An object that came, changed or went, by the call of the engine's state."""
+
+    moment: int
+    name: str
+    given: tuple[Any, ...]
 
 
 @dataclass(slots=True)
@@ -80,6 +93,11 @@ class Workload:
     """The moment 0, in microseconds since 1970."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of the engine's `State`, where they are not the scheduler's defaults."""
+    calls: list[Call] = field(default_factory=list)
+    """What happens to the cluster."""
+    moments: Sequence[int] = ()
+    """When the scheduler that was recorded had a cycle.  There is one at each, and while some are to
+    come a cycle that decided something is not followed by another at once."""
 
 
 def microseconds(seconds: float) -> int:

@@ -61,6 +61,8 @@ class Settings(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """Pods that one batch job may have; 0 is any number."""
     scheduler_conf: str = ""
     """A policy file of the user's own; empty is scheduler.yaml in the cluster's directory."""
+    record: str = ""
+    """Where the scheduler records what goes into its cycles; empty is nowhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,6 +376,7 @@ class Cluster:
                     alone,
                     home,
                     f"--scheduler-conf={settings.scheduler_conf or self.policy}",
+                    *optional("record", settings.record),
                 ),
                 after="agent"
                 if self.nodes_leaving(settings)

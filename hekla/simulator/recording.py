@@ -1,0 +1,312 @@
+"""A recording of a scheduler (`--record`) as a workload: its objects as they came, with how long its
+pods really ran, for any policy.
+
+What follows from the recorded policy's decisions is left out: binds that came back, pods that ran
+and ended, statuses, pods made anew for evicted ones.  The simulation makes all of that itself.  A
+pod that its controller made once its PodGroup had been admitted comes as long after the
+admission as it did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import msgspec
+
+from hekla.api import names
+from hekla.api.trees import Json, Tree
+from hekla.engine.model.durations import instant
+from hekla.engine.model.reading import GROUP_NAME, key_of
+from hekla.engine.model.resources import amounts
+from hekla.engine.model.state import State
+from hekla.engine.model.time.walltimes import pod_walltime, stated_walltime
+from hekla.podrules.plain_pods import stands_alone
+from hekla.simulator.snapshot import ENDED, usage_of
+from hekla.simulator.workload import (
+    Call,
+    GivenPod,
+    InputError,
+    SimulatedJob,
+    Workload,
+    microseconds,
+)
+
+Frame = tuple[Any, ...]
+OUTCOMES = frozenset(("bind_failed", "evict_failed", "condition_failed"))
+"""Calls that follow from decisions."""
+
+
+class RecordedPolicy(NamedTuple):
+    """A policy file as it was recorded, and the texts of its plugin files."""
+
+    name: str
+    text: str
+    sources: dict[str, str]
+
+
+@dataclass(slots=True)
+class _Pod:
+    """What a recording tells of a pod."""
+
+    tree: Tree
+    came: int
+    lag: int | None = None
+    """Microseconds between the admission of its job and its coming."""
+    began: int | None = None
+    ended: int | None = None
+    left: bool = False
+    """Whether it went without having had a node."""
+    evicted: bool = False
+
+
+@dataclass(slots=True)
+class _Group:
+    tree: Tree
+    came: int
+    pending: bool
+    """Whether it was still to be admitted when it came."""
+    admitted: int | None = None
+    pods: list[_Pod] = field(default_factory=list)
+
+
+def read(
+    frames: Iterable[Frame], name: str, default_duration: int | None = None
+) -> tuple[Workload, RecordedPolicy | None]:
+    """The workload and the first policy of a recording.  `default_duration`: microseconds that pods
+    run whose end was not recorded and that state no walltime.  Raises InputError."""
+    reader = _Reader()
+    for frame in frames:
+        if frame[0] == "header":
+            try:
+                State(**frame[3])
+            except TypeError as error:
+                raise InputError(
+                    f"{name}: written by version {frame[2]}, which this program cannot read: {error}"
+                ) from error
+        if not reader.take(frame):
+            break
+    if reader.beginning is None:
+        raise InputError(f"{name}: no whole cycle is recorded")
+    return reader.workload(default_duration), reader.policy
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.settings: Mapping[str, Any] | None = None
+        self.policy: RecordedPolicy | None = None
+        self.beginning: int | None = None
+        self.now = 0
+        self.waiting: list[Frame] = []
+        """Frames that the next cycle is the first to see."""
+        self.moments: list[int] = []
+        self.calls: list[Call] = []
+        self.groups: dict[str, _Group] = {}
+        self.alone: list[_Pod] = []
+        self.pods: dict[str, _Pod] = {}
+        """The newest pod of each key that is ours."""
+        self.names: frozenset[str] = frozenset()
+        """Of schedulers whose pods are ours; those of `bare` need no PodGroup."""
+        self.bare: frozenset[str] = frozenset()
+        self.notes: list[str] = []
+
+    def take(self, frame: Frame) -> bool:
+        """Whether to read on."""
+        word, *given = frame
+        if word == "header":
+            if self.settings is not None and self.beginning is not None:
+                self.notes.append("the scheduler began anew: what it recorded then is left out")
+                return False
+            self.settings = given[2]
+            self.bare = frozenset(given[2].get("bare_pod_schedulers") or ())
+            self.names = self.bare.union(given[2].get("scheduler_names") or ())
+        elif word == "policy":
+            recorded = RecordedPolicy(*given)
+            if self.policy is None:
+                self.policy = recorded
+            elif self.policy != recorded:
+                self.notes.append("the policy changed while it was recorded: the first is taken")
+        elif word == "cycle":
+            self._cycle(given[0], msgspec.msgpack.decode(given[1]))
+        elif word != "extender" and word not in OUTCOMES:
+            self.waiting.append(frame)
+        elif word == "bind_failed" and given[0] in self.pods:
+            self.pods[given[0]].began = None
+        return True
+
+    def _cycle(self, clock: float, decisions: Json) -> None:
+        absolute = microseconds(clock)
+        if self.beginning is None:
+            self.beginning = absolute
+        self.now = absolute - self.beginning
+        self.moments.append(self.now)
+        for frame in self.waiting:
+            self._object(*frame)
+        self.waiting.clear()
+        for bind in decisions["binds"]:
+            if (pod := self.pods.get(bind["pod"])) is not None:
+                pod.began = self.now
+        for eviction in decisions["evictions"]:
+            if (pod := self.pods.get(eviction["pod"])) is not None:
+                pod.evicted = True
+        for status in decisions["pod_groups"]:
+            group = self.groups.get(status["key"])
+            if group is None or group.admitted is not None or not group.pending:
+                continue
+            if status["phase"] != "Pending":
+                group.admitted = self.now
+
+    # -------------------------------------------------------------------------------------- objects
+
+    def _object(self, word: str, *given: Any) -> None:
+        verb, _, kind = word.partition("_")
+        if kind == "pod":
+            key = key_of(given[0]) if verb == "upsert" else given[0]
+            self._pod(word, key, given[0] if verb == "upsert" else None)
+        elif word == "upsert_pod_group":
+            self._group(given[0])
+        elif word == "remove_pod_group":
+            pass  # It goes with the last of its pods.
+        else:
+            self.calls.append(Call(self.now, word, tuple(given)))
+
+    def _group(self, tree: Tree) -> None:
+        known = self.groups.get(key_of(tree))
+        if known is None:
+            phase = (tree.get("status") or {}).get("phase") or "Pending"
+            self.groups[key_of(tree)] = _Group(tree, self.now, phase == "Pending")
+        elif _asked(known.tree) != _asked(tree):
+            known.tree = {**known.tree, "metadata": tree["metadata"], "spec": tree.get("spec")}
+            self.calls.append(Call(self.now, "upsert_pod_group", (tree,)))
+
+    def _pod(self, word: str, key: str, tree: Tree | None) -> None:
+        known = self.pods.get(key)
+        if tree is None:
+            if known is None:
+                self.calls.append(Call(self.now, word, (key,)))
+            else:
+                self._gone(known, key)
+            return
+        meta, spec = tree["metadata"], tree.get("spec") or {}
+        if spec.get("schedulerName") not in self.names:
+            self.calls.append(Call(self.now, word, (tree,)))
+            return
+        if known is None or known.tree["metadata"].get("uid") != meta.get("uid"):
+            if known is not None:
+                self._gone(known, key)
+            self._came(key, tree, known)
+            known = self.pods[key]
+        status = tree.get("status") or {}
+        if spec.get("nodeName") and known.began is None:
+            stated = instant(status.get("startTime", "") or "")
+            assert self.beginning is not None
+            known.began = microseconds(stated) - self.beginning if stated else self.now
+        if status.get("phase") in ENDED and known.ended is None:
+            known.ended = self.now
+
+    def _came(self, key: str, tree: Tree, before: _Pod | None) -> None:
+        meta = tree["metadata"]
+        named = (meta.get("annotations") or {}).get(GROUP_NAME)
+        group = self.groups.get(f"{meta.get('namespace', '')}/{named}")
+        self.pods[key] = made = _Pod(tree, self.now)
+        if before is not None and before.evicted:
+            return  # It is what becomes of an evicted pod, and the simulation makes its own.
+        if group is None:
+            bare = tree["spec"]["schedulerName"] in self.bare
+            if bare or (not named and stands_alone(meta)):
+                self.alone.append(made)
+            else:  # Its PodGroup is not there: a pod that nobody schedules.
+                self.calls.append(Call(self.now, "upsert_pod", (tree,)))
+                del self.pods[key]
+            return
+        if group.admitted is not None:
+            made.lag = self.now - group.admitted
+        group.pods.append(made)
+
+    def _gone(self, pod: _Pod, key: str) -> None:
+        if pod.ended is not None:
+            return
+        pod.ended = self.now
+        if pod.began is None and not pod.evicted:
+            pod.left = True
+            self.calls.append(Call(self.now, "remove_pod", (key,)))
+
+    # --------------------------------------------------------------------------------- the workload
+
+    def workload(self, default: int | None) -> Workload:
+        assert self.beginning is not None
+        jobs = [self._gang(group, default) for group in self.groups.values() if group.pods]
+        jobs += [self._alone(pod, default) for pod in self.alone]
+        return Workload(
+            jobs,
+            notes=self.notes,
+            beginning=self.beginning,
+            settings=self.settings or {},
+            calls=self.calls,
+            moments=self.moments,
+        )
+
+    def _gang(self, group: _Group, default: int | None) -> SimulatedJob:
+        meta, spec = group.tree["metadata"], group.tree.get("spec") or {}
+        limit = stated_walltime(meta.get("annotations") or {})
+        given = [self._given(one, limit, default) for one in group.pods]
+        return SimulatedJob(
+            name=meta["name"],
+            namespace=meta.get("namespace", ""),
+            submit=group.came,
+            duration=None,
+            requests=usage_of(group.pods[0].tree),
+            pods=len(given),
+            min_available=int(spec.get("minMember") or 0),
+            queue=spec.get("queue") or names.DEFAULT_QUEUE,
+            priority_class=spec.get("priorityClassName", ""),
+            processors=sum(_cpu(one.tree) for one in group.pods),
+            group=group.tree,
+            given=given,
+        )
+
+    def _alone(self, pod: _Pod, default: int | None) -> SimulatedJob:
+        meta = pod.tree["metadata"]
+        queue = (meta.get("annotations") or {}).get(names.GROUP_QUEUE_NAME) or names.DEFAULT_QUEUE
+        bare = pod.tree["spec"]["schedulerName"] in self.bare
+        return SimulatedJob(
+            name=meta["name"] if bare else names.bare_pod_group_name(meta.get("uid", "")),
+            namespace=meta.get("namespace", ""),
+            submit=pod.came,
+            duration=None,
+            requests=usage_of(pod.tree),
+            queue=queue,
+            processors=_cpu(pod.tree),
+            given=[self._given(pod, None, default)],
+        )
+
+    def _given(self, pod: _Pod, limit: float | None, default: int | None) -> GivenPod:
+        moment = pod.came if pod.lag is None else pod.lag
+        return GivenPod(pod.tree, self._ran(pod, limit, default), moment, pod.lag is not None)
+
+    def _ran(self, pod: _Pod, limit: float | None, default: int | None) -> int | None:
+        """Microseconds: what it ran, else what it says and at least what was seen of it."""
+        if pod.began is not None and pod.ended is not None and not pod.evicted:
+            return pod.ended - pod.began
+        annotations = pod.tree["metadata"].get("annotations") or {}
+        own = pod_walltime(annotations, pod.tree.get("spec") or {})
+        stated = min((one for one in (own, limit) if one is not None), default=None)
+        found = default if stated is None else microseconds(stated)
+        seen = 0 if pod.began is None else self.now - pod.began
+        return None if found is None else max(found, seen)
+
+
+def _asked(group: Tree) -> Any:
+    """What a PodGroup's owner says; the rest is what schedulers write."""
+    meta = group["metadata"]
+    annotations = {
+        name: value
+        for name, value in (meta.get("annotations") or {}).items()
+        if name != names.EXPLANATION
+    }
+    return annotations, meta.get("labels"), group.get("spec")
+
+
+def _cpu(pod: Tree) -> float:
+    return amounts(usage_of(pod)).get("cpu", 0.0) / 1000

@@ -1,0 +1,269 @@
+"""A recording, simulated: under its own policy it decides as it did, under another as that would."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hekla.cli import simulate as command
+from hekla.engine.cycle import cycle
+from hekla.engine.framework.policy import Policy
+from hekla.engine.model.decisions import Decisions
+from hekla.engine.policies import default_policy
+from hekla.engine.world import policy
+from hekla.scheduler.policy_file import PolicyFile
+from hekla.scheduler.recording import RecordedState, Recording, read
+from hekla.simulator import recording
+from hekla.simulator.simulation import Run, Simulation, simulate
+from hekla.simulator.workload import SimulatedJob, Workload, node, queue
+
+SECOND = 1_000_000
+LAST = policy(plugins=["gang", "predicates", "binpack"], actions="enqueue, allocate, backfill")
+
+
+class Scheduler:
+    """A daemon by hand: what happens is recorded, and its cycles are at times of our choice."""
+
+    def __init__(self, directory: Path, rules: PolicyFile) -> None:
+        self.recording = Recording(directory)
+        self.rules = rules
+        self.state = RecordedState(
+            self.recording, scheduler_names=["volcano"], implied_groups=True, default_queue="default"
+        )  # fmt: skip
+        self.now = 1_700_000_000.25
+        self.binds: list[tuple[str, str]] = []
+        self.pods: dict[str, Any] = {}
+        self.state.upsert_queue(queue("default"))
+
+    def cycle(self, after: float = 1.0) -> Decisions:
+        self.now += after
+        self.recording.take_policy(self.rules)
+        decided = cycle(self.state, self.rules.policy, self.now)
+        self.recording.cycle(self.now, decided)
+        self.binds += [(one.pod, one.node) for one in decided.binds]
+        for (
+            one
+        ) in decided.binds:  # The server tells that it is bound, and the kubelet that it runs.
+            tree = self.pods[one.pod]
+            tree["spec"]["nodeName"] = one.node
+            self.state.upsert_pod(tree)
+            tree["status"] = {"phase": "Running"}
+            self.state.upsert_pod(tree)
+        return decided
+
+    def group(self, name: str, minimum: int, **status: Any) -> None:
+        self.state.upsert_pod_group(
+            {
+                "metadata": {"name": name, "namespace": "lab", "uid": f"u-{name}"},
+                "spec": {"minMember": minimum, "queue": "default", "minResources": {"cpu": f"{minimum}"}},
+                "status": status or {"phase": "Pending"},
+            }
+        )  # fmt: skip
+
+    def pod(self, name: str, group: str, uid: str = "", cpu: str = "1") -> None:
+        self.pods[f"lab/{name}"] = tree = {
+            "metadata": {
+                "name": name,
+                "namespace": "lab",
+                "uid": uid or f"u-{name}",
+                "annotations": {"scheduling.k8s.io/group-name": group},
+            },
+            "spec": {
+                "schedulerName": "volcano",
+                "containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}],
+            },
+            "status": {"phase": "Pending"},
+        }
+        self.state.upsert_pod(tree)
+
+    def ends(self, *names: str) -> None:
+        for name in names:
+            self.pods[f"lab/{name}"]["status"] = {"phase": "Succeeded"}
+            self.state.upsert_pod(self.pods[f"lab/{name}"])
+
+
+@pytest.fixture
+def scheduler(tmp_path: Path) -> Scheduler:
+    return Scheduler(tmp_path / "tape", PolicyFile("", fall_back=False))
+
+
+def simulated(scheduler: Scheduler, rules: Policy | None = None, default: int | None = None) -> Run:
+    if scheduler.recording.running:
+        scheduler.recording.close()
+    workload, _ = recording.read(read(scheduler.recording.directory), "tape", default)
+    (found,) = simulate(workload, [rules or scheduler.rules.policy])
+    return found
+
+
+def binds(found: Run) -> list[tuple[str, str]]:
+    return [(one.pod, one.node) for one in found.acts if one.what == "bind"]
+
+
+def busy_hour(scheduler: Scheduler) -> None:
+    """Two nodes, a gang whose pods are made once it is admitted, one that waits for it."""
+    for name in ("n0", "n1"):
+        scheduler.state.upsert_node(node(name, {"cpu": "2", "pods": "10"}))
+    scheduler.group("first", 3)
+    scheduler.cycle()
+    for number in range(3):
+        scheduler.pod(f"first-{number}", "first")
+    scheduler.cycle()
+    scheduler.group("second", 2)
+    scheduler.cycle(3)
+    for number in range(2):
+        scheduler.pod(f"second-{number}", "second")
+    scheduler.group("third", 1)
+    scheduler.pod("third-0", "third")
+    scheduler.cycle(2)
+    scheduler.ends("first-1", "first-0")
+    scheduler.cycle(10)
+    scheduler.ends("first-2", "third-0")
+    scheduler.cycle(20)
+    scheduler.ends("second-0", "second-1")
+    scheduler.cycle(30)
+
+
+def test_under_its_own_policy_the_same_binds_in_the_same_order(scheduler: Scheduler) -> None:
+    busy_hour(scheduler)
+    found = simulated(scheduler)
+    assert len(scheduler.binds) == 6
+    assert binds(found) == scheduler.binds
+    spans = {one.job.name: (one.started, one.ended) for one in found.jobs}
+    assert spans == {
+        "first": (1 * SECOND, 36 * SECOND),
+        "third": (6 * SECOND, 36 * SECOND),
+        "second": (36 * SECOND, 66 * SECOND),
+    }
+
+
+def test_under_another_policy_pods_run_as_long_as_they_did(scheduler: Scheduler) -> None:
+    busy_hour(scheduler)
+    found = simulated(scheduler, policy(plugins=["gang", "predicates"], actions="allocate"))
+    lengths = {one.job.name: one.ended - one.started for one in found.jobs}  # type: ignore[operator]
+    assert lengths == {"first": 35 * SECOND, "third": 30 * SECOND, "second": 30 * SECOND}
+
+
+def test_what_had_not_ended_goes_on_and_may_be_given_a_length(scheduler: Scheduler) -> None:
+    scheduler.state.upsert_node(node("n0", {"cpu": "1", "pods": "10"}))
+    for name in ("a", "b"):
+        scheduler.group(name, 1)
+        scheduler.pod(f"{name}-0", name)
+    scheduler.cycle()
+    scheduler.cycle(5)
+    assert [one.ended for one in simulated(scheduler).jobs] == [None, None]
+    ends = [one.ended for one in simulated(scheduler, default=8 * SECOND).jobs]
+    assert ends == [8 * SECOND, 16 * SECOND]
+
+
+def test_what_its_owner_took_away_is_gone_then(scheduler: Scheduler) -> None:
+    scheduler.state.upsert_node(node("n0", {"cpu": "1", "pods": "10"}))
+    for name in ("a", "b"):
+        scheduler.group(name, 1)
+        scheduler.pod(f"{name}-0", name)
+    scheduler.cycle()
+    scheduler.state.remove_pod("lab/b-0")
+    scheduler.state.remove_pod_group("lab/b")
+    scheduler.cycle(5)
+    scheduler.ends("a-0")
+    scheduler.cycle(5)
+    found = simulated(scheduler)
+    assert [(one.started, one.ended) for one in found.jobs] == [(0, 10 * SECOND), (None, None)]
+
+
+def test_a_pod_that_came_again_comes_again_and_nodes_come_and_go(scheduler: Scheduler) -> None:
+    scheduler.group("a", 1)
+    scheduler.pod("a-0", "a", uid="one")
+    scheduler.cycle()
+    scheduler.state.upsert_node(node("n0", {"cpu": "1", "pods": "10"}))
+    scheduler.cycle(5)
+    scheduler.state.remove_pod("lab/a-0")  # It failed, and its controller makes it anew.
+    scheduler.state.remove_node("n0")
+    scheduler.state.upsert_node(node("n1", {"cpu": "1", "pods": "10"}))
+    scheduler.pod("a-0", "a", uid="two")
+    scheduler.cycle(5)
+    scheduler.ends("a-0")
+    scheduler.cycle(5)
+    found = simulated(scheduler)
+    assert binds(found) == scheduler.binds == [("lab/a-0", "n0"), ("lab/a-0", "n1")]
+    assert found.jobs[0].ended == 15 * SECOND
+
+
+def test_what_the_command_prints(scheduler: Scheduler, capsys: pytest.CaptureFixture[str]) -> None:
+    busy_hour(scheduler)
+    scheduler.recording.close()
+    assert command.main([str(scheduler.recording.directory), "-o", "csv"]) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "recorded,first,default,3,3,0,1,36,1,1.02857,0",
+        "recorded,second,default,2,2,4,36,66,32,2.06667,0",
+        "recorded,third,default,1,1,6,6,36,0,1,0",
+    ]
+
+
+def test_a_directory_without_cycles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Recording(tmp_path / "tape").close()
+    assert command.main([str(tmp_path / "tape")]) == 2
+    assert "tape: no whole cycle is recorded" in capsys.readouterr().err
+    assert command.main([str(tmp_path)]) == 2
+    assert "no recording" in capsys.readouterr().err
+
+
+GANGS = st.lists(
+    st.tuples(
+        st.integers(0, 20), st.integers(1, 15), st.integers(1, 3), st.integers(1, 3), st.booleans()
+    ),
+    min_size=1,
+    max_size=10,
+)
+"""Submit, duration, cpu of a pod, pods, and whether the job goes to the second queue."""
+
+
+@settings(deadline=None, max_examples=25)
+@given(GANGS, st.booleans())
+def test_a_recorded_simulation_simulated_is_itself(
+    tmp_path_factory: pytest.TempPathFactory,
+    gangs: list[tuple[int, int, int, int, bool]],
+    packs: bool,
+) -> None:
+    rules = LAST if packs else default_policy()
+    jobs = [
+        SimulatedJob(
+            f"j{number}", submit * SECOND, length * SECOND, {"cpu": str(cpu)}, pods, max(pods - 1, 1),
+            queue="other" if other else "default",
+        )
+        for number, (submit, length, cpu, pods, other) in enumerate(gangs)
+    ]  # fmt: skip
+    nodes = [node(f"n{number}", {"cpu": "4", "pods": "110"}) for number in range(3)]
+    directory = tmp_path_factory.mktemp("tape")
+    tape = Recording(directory)
+    whole = Workload(jobs, [*nodes, queue("default"), queue("other")])
+    first = _Recorded(tape, whole, rules).run()
+    tape.close()
+
+    workload, _ = recording.read(read(directory), "tape")
+    (again,) = simulate(workload, [rules])
+
+    assert binds(again) == binds(first)
+    start = min(submit for submit, *_ in gangs) * SECOND
+    assert {one.job.name: one.ended + start for one in again.jobs if one.ended is not None} == {
+        one.job.name: one.ended for one in first.jobs
+    }
+
+
+class _Recorded(Simulation):
+    """A simulation that records what it does, as a daemon would."""
+
+    def __init__(self, tape: Recording, workload: Workload, rules: Policy) -> None:
+        self.tape = tape
+        super().__init__(workload, rules, every_moment=True)
+
+    def _make_state(self, **arguments: Any) -> RecordedState:
+        return RecordedState(self.tape, **arguments)
+
+    def _cycle(self) -> Decisions:
+        decided = super()._cycle()
+        self.tape.cycle(self._clock(), decided)
+        return decided
