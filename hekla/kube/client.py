@@ -398,9 +398,12 @@ class Client:
         path: str,
         query: Query | None = None,
         body: bytes = b"",
-        content: bytes = JSON_BODY,
+        content: bytes | None = None,
         timeout: float | None = None,
     ) -> Response:
+        """`content`: further headers; without any, those of a body in JSON where there is a body."""
+        if content is None:
+            content = JSON_BODY if body else b""
         target = self._target(path, query) if query or self._base else path
         attempt = 0
         while True:
@@ -409,7 +412,7 @@ class Client:
             authorization = self._credentials.current()
             if authorization is None:
                 authorization = await self._authorize()
-            block = self._fixed + authorization + content if body else self._fixed + authorization
+            block = self._fixed + authorization + content
             began = time.monotonic()
             try:
                 answer = await self.http.request(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 import httptools
 
@@ -98,18 +98,20 @@ async def open_upgrade(
     tls: ssl.SSLContext | None,
     method: str,
     target: str,
-    headers: Mapping[str, str],
+    headers: Iterable[tuple[str, str]],
+    server_name: str = "",
 ) -> Opening:
-    """Ask a server for an upgrade.  Raises TransportError and OSError; a refusal is an Opening
+    """Ask a server for an upgrade.  `server_name`: what its certificate must be for, if not the
+    host.  Raises TransportError and OSError; a refusal is an Opening
     whose status is not 101."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(CONNECT_TIMEOUT):
-        transport, opening = await loop.create_connection(Opening, host, port, ssl=tls)
+        transport, opening = await loop.create_connection(
+            Opening, host, port, ssl=tls, server_hostname=server_name or None
+        )
     lines = [f"{method} {target} HTTP/1.1", f"Host: {host}:{port}"]
     lines += [
-        f"{name}: {value}"
-        for name, value in headers.items()
-        if not set("\r\n") & set(f"{name}{value}")
+        f"{name}: {value}" for name, value in headers if not set("\r\n") & set(f"{name}{value}")
     ]
     if method == "POST":
         lines.append("Content-Length: 0")

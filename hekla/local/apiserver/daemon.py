@@ -19,6 +19,7 @@ from hekla.local.apiserver.admission import configuration as admissionconfig
 from hekla.local.apiserver.admission.admission import Admission
 from hekla.local.apiserver.admission.in_process import Reviewer, reviewers
 from hekla.local.apiserver.admission.podsecurity import PodSecurity
+from hekla.local.apiserver.aggregation.backend import FrontProxy
 from hekla.local.apiserver.auth.authentication import Authenticator
 from hekla.local.apiserver.auth.tokens import TokenKeyError, Tokens
 from hekla.local.apiserver.objects import builtin
@@ -74,6 +75,19 @@ FLAGS = (
     ),
     Flag("kubelet-client-key", TEXT, "", "key of that certificate"),
     Flag(
+        "proxy-client-cert-file",
+        TEXT,
+        "",
+        "certificate that this server shows to servers of aggregated APIs",
+    ),
+    Flag("proxy-client-key-file", TEXT, "", "key of that certificate"),
+    Flag(
+        "requestheader-client-ca-file",
+        TEXT,
+        "",
+        "authority of that certificate, which those servers trust",
+    ),
+    Flag(
         "inside-webhooks",
         TEXT,
         "",
@@ -105,13 +119,20 @@ class Files:
         self.token_key = Path(options.service_account_key_file or self.pki / "sa.key")
         self.kubelet = Path(options.kubelet_client_certificate or self.pki / "kubelet-client.crt")
         self.kubelet_key = Path(options.kubelet_client_key or self.pki / "kubelet-client.key")
+        front = self.pki / certificates.FRONT_PROXY
+        self.proxy = Path(options.proxy_client_cert_file or front / "client.crt")
+        self.proxy_key = Path(options.proxy_client_key_file or front / "client.key")
+        self.proxy_authority = Path(options.requestheader_client_ca_file or front / "ca.crt")
 
     def hide(self, directory: Path) -> None:
         """Hide the data and the keys from the pods of this machine."""
         homes.remember(
             [
                 directory,
-                *(key.absolute() for key in (self.serving_key, self.token_key, self.kubelet_key)),
+                *(
+                    key.absolute()
+                    for key in (self.serving_key, self.token_key, self.kubelet_key, self.proxy_key)
+                ),
             ]
         )
 
@@ -166,6 +187,8 @@ async def serve(daemon: plumbing.Daemon, store: Store, files: Files) -> None:
         server.kubelets = server.connections.kubelets = Kubelets(
             registry, files.kubelet, files.kubelet_key, files.authority
         )
+    if files.proxy.exists() and files.proxy_key.exists():
+        server.aggregator.proxy = FrontProxy(files.proxy, files.proxy_key)
     if options.inside_webhooks:
         server.webhooks.in_process = reviewers_of(options, registry)
     if options.admission_control_config_file:
@@ -180,6 +203,9 @@ async def serve(daemon: plumbing.Daemon, store: Store, files: Files) -> None:
         port = await open_listeners(server, options, files, listeners)
         await server.bootstrap.advertise(
             "127.0.0.1" if options.bind_address in ("0.0.0.0", "") else options.bind_address, port
+        )
+        await server.bootstrap.tell_extension_servers(
+            text_of(files.authority), text_of(files.proxy_authority)
         )
         if files.own:
             write_kubeconfigs(
@@ -200,6 +226,11 @@ async def serve(daemon: plumbing.Daemon, store: Store, files: Files) -> None:
         server.stop()
         await asyncio.gather(*(listener.close() for listener in listeners))
         await store.close()
+
+
+def text_of(file: Path) -> str:
+    """What a file says; nothing where it is absent."""
+    return file.read_text() if file.exists() else ""
 
 
 def reviewers_of(options: plumbing.Options, registry: Registry) -> dict[str, Reviewer]:

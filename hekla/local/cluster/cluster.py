@@ -297,6 +297,9 @@ class Cluster:
                     f"--service-account-key-file={self.pki / 'sa.key'}",
                     f"--kubelet-client-certificate={self.pki / 'kubelet-client.crt'}",
                     f"--kubelet-client-key={self.pki / 'kubelet-client.key'}",
+                    f"--proxy-client-cert-file={self.pki / 'front-proxy/client.crt'}",
+                    f"--proxy-client-key-file={self.pki / 'front-proxy/client.key'}",
+                    f"--requestheader-client-ca-file={self.pki / 'front-proxy/ca.crt'}",
                     # Inside, the rules are as of a daemon without flags; a cluster with a bound of
                     # its own asks the daemon.
                     *(

@@ -1,7 +1,9 @@
 """The certificates, keys and kubeconfigs of a local cluster.
 
 One certificate authority signs everything: the API server's serving certificate, the user's client
-certificate, and both sides of the API server's way to the node agent.  Everything is made once and
+certificate, and both sides of the API server's way to the node agent.  Another one signs the
+certificate by which servers behind the API server know it, because whoever has one of those may say
+who its user is.  Everything is made once and
 kept; what is missing is made again, what has expired or is about to is renewed.  All files are for
 their owner alone.
 """
@@ -64,12 +66,17 @@ LEAVES = (
     Leaf("admin", "kubernetes-admin", "system:masters", rsa=True),
 )
 
+FRONT_PROXY = "front-proxy"
+"""The directory of the other authority, below that of the first."""
+FRONT_PROXY_CLIENT = Leaf("client", "front-proxy-client")
+
 
 class Authority:
     """The certificate authority of a directory."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, name: str = "hekla-ca") -> None:
         self.directory = directory
+        self.name = name
         self.certificate_file = directory / "ca.crt"
         self.key_file = directory / "ca.key"
         if not self._load():
@@ -88,7 +95,7 @@ class Authority:
 
     def _make(self) -> None:
         self.key = ec.generate_private_key(ec.SECP256R1())
-        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "hekla-ca")])
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, self.name)])
         now = datetime.now(UTC)
         self.certificate = (
             x509.CertificateBuilder()
@@ -202,13 +209,17 @@ def private_pem(key: PrivateKey) -> bytes:
 
 
 def ensure(directory: Path) -> None:
-    """Makes what is missing of a cluster's certificates and keys: ca, every leaf, and `sa.key`,
-    which signs tokens."""
+    """Makes what is missing of a cluster's certificates and keys: ca, every leaf, the front proxy's,
+    and `sa.key`, which signs tokens."""
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     remove_damaged(directory, [leaf.name for leaf in LEAVES])
     authority = Authority(directory)
     for leaf in LEAVES:
         authority.ensure(leaf)
+    front = directory / FRONT_PROXY
+    front.mkdir(exist_ok=True, mode=0o700)
+    remove_damaged(front, [FRONT_PROXY_CLIENT.name])
+    Authority(front, "hekla-front-proxy-ca").ensure(FRONT_PROXY_CLIENT)
     tokens = directory / "sa.key"
     if not tokens.exists():
         write_atomically(tokens, private_pem(ec.generate_private_key(ec.SECP256R1())))

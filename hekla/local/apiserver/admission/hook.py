@@ -6,13 +6,13 @@ from __future__ import annotations
 import base64
 import binascii
 import ssl
-from typing import Any
 from urllib.parse import urlsplit
 
 from hekla.api.bounded import BoundedCache
 from hekla.api.trees import Json
 from hekla.kube.http.client import HttpClient, Target
 from hekla.local.apiserver.admission.matching import Conditions
+from hekla.local.apiserver.admission.service_endpoints import NoEndpoint, endpoint_of
 from hekla.local.apiserver.objects.expressions import Unusable
 from hekla.local.apiserver.storage.registry import Registry
 from hekla.local.apiserver.storage.rows import Row
@@ -105,7 +105,10 @@ class HookClients:
                 service.get("port") or 443,
             )
             name = f"{svc}.{namespace}.svc"
-            host, port = self._endpoint(namespace, svc, wanted)
+            try:
+                host, port = endpoint_of(self.registry, namespace, svc, wanted)
+            except NoEndpoint as error:
+                raise Unreachable(f"failed to call webhook: {error}") from error
             path = f"/{(service.get('path') or '/').lstrip('/')}?{timeout}"
             shown = f"https://{name}:{wanted}{path}"
         bundle = config.get("caBundle") or ""
@@ -128,39 +131,6 @@ class HookClients:
                 raise Unreachable(f"unable to load root certificates: {error}") from error
             self._contexts[bundle] = context
         return context
-
-    def _endpoint(self, namespace: str, name: str, port: int) -> tuple[str, int]:
-        """The address of a service's first ready endpoint."""
-        row = self.registry["services"].collection.newest(f"{namespace}/{name}")
-        if row is None:
-            raise Unreachable(f'failed to call webhook: service "{name}" not found')
-        spec: Json = row.tree().get("spec") or {}
-        ports: list[Json] = spec.get("ports") or []
-        served = next((entry for entry in ports if entry.get("port") == port), None)
-        if served is None:
-            raise Unreachable(
-                f'failed to call webhook: no service port {port} found for service "{name}"'
-            )
-        if spec.get("type") == "ExternalName":
-            return str(spec.get("externalName")), port
-        endpoints = self.registry["endpoints"].collection.newest(f"{namespace}/{name}")
-        subsets: list[Json] = (
-            (endpoints.tree().get("subsets") or []) if endpoints is not None else []
-        )
-        for subset in subsets:
-            for address in subset.get("addresses") or []:
-                number = endpoint_port(subset.get("ports") or [], served)
-                if number:
-                    return str(address.get("ip")), number
-        raise Unreachable(f'failed to call webhook: no endpoints available for service "{name}"')
-
-
-def endpoint_port(ports: list[Json], served: Json) -> int:
-    name: Any = served.get("name") or ""
-    for entry in ports:
-        if (entry.get("name") or "") == name:
-            return int(entry.get("port") or 0)
-    return int(ports[0].get("port") or 0) if len(ports) == 1 else 0
 
 
 def worded(error: Exception, host: str, port: int) -> str:

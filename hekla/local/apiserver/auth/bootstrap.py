@@ -19,6 +19,8 @@ from hekla.local.apiserver.write.writing import Writer, tree_copy
 
 RBAC = ("rbac.authorization.k8s.io", "v1")
 FLOWS = ("flowcontrol.apiserver.k8s.io", "v1")
+EXTENSION_SERVERS = "extension-apiserver-authentication"
+"""The ConfigMap that tells servers of aggregated APIs whom to trust."""
 
 
 def flow(name: str, level: str, precedence: int, *groups: str) -> Json:
@@ -76,6 +78,12 @@ OBJECTS: list[tuple[tuple[str, str], str, Json]] = [
     (FLOWS, "flowschemas", flow("catch-all", "catch-all", 10000, "system:unauthenticated", "system:authenticated")),
     *((RBAC, "clusterroles", role) for role in roles.CLUSTER_ROLES),
     *((RBAC, "clusterrolebindings", binding) for binding in roles.CLUSTER_ROLE_BINDINGS),
+    (RBAC, "roles", {
+        "metadata": {"name": EXTENSION_SERVERS + "-reader", "namespace": "kube-system"},
+        "rules": [{
+            "apiGroups": [""], "resources": ["configmaps"], "resourceNames": [EXTENSION_SERVERS], "verbs": ["get", "list", "watch"],
+        }],
+    }),
 ]  # fmt: skip
 
 
@@ -139,21 +147,44 @@ class Bootstrap:
                     **body,
                 },
             )
-            resource = self.writer.registry.get(*group_version, plural)
-            row = resource.collection.newest("default/kubernetes") if resource is not None else None
-            if (
-                resource is None
-                or row is None
-                or all(row.tree().get(name) == value for name, value in body.items())
-            ):
-                continue
-            request = Request(
-                "PUT", "/bootstrap", "", {"user-agent": "kube-apiserver"}, b"", Peer()
-            )
-            call = Call(request, Route(resource, "default", "kubernetes", ""), ADMIN, "update")
-            await self.writer.change(
-                call, resource, "default/kubernetes", replacing(body), retry=True, admit=False
-            )
+            await self._replace(group_version, plural, "default", "kubernetes", body)
+
+    async def tell_extension_servers(self, authority: str, front_proxy: str) -> None:
+        """Write by which certificates servers of aggregated APIs know this one and its users, where
+        Kubernetes' libraries look for it."""
+        data = {"client-ca-file": authority}
+        if front_proxy:
+            data |= {
+                "requestheader-client-ca-file": front_proxy,
+                "requestheader-allowed-names": '["front-proxy-client"]',
+                "requestheader-username-headers": '["X-Remote-User"]',
+                "requestheader-uid-headers": '["X-Remote-Uid"]',
+                "requestheader-group-headers": '["X-Remote-Group"]',
+                "requestheader-extra-headers-prefix": '["X-Remote-Extra-"]',
+            }
+        namespace, name = "kube-system", EXTENSION_SERVERS
+        kind, body = ("", "v1"), {"data": data}
+        await self._make(
+            kind, "configmaps", {"metadata": {"name": name, "namespace": namespace}, **body}
+        )
+        await self._replace(kind, "configmaps", namespace, name, body)
+
+    async def _replace(
+        self, group_version: tuple[str, str], plural: str, namespace: str, name: str, body: Json
+    ) -> None:
+        """Bring these fields of an object up to date, if it is there."""
+        key = f"{namespace}/{name}"
+        resource = self.writer.registry.get(*group_version, plural)
+        row = resource.collection.newest(key) if resource is not None else None
+        if (
+            resource is None
+            or row is None
+            or all(row.tree().get(field) == value for field, value in body.items())
+        ):
+            return
+        request = Request("PUT", "/bootstrap", "", {"user-agent": "kube-apiserver"}, b"", Peer())
+        call = Call(request, Route(resource, namespace, name, ""), ADMIN, "update")
+        await self.writer.change(call, resource, key, replacing(body), retry=True, admit=False)
 
     async def _unbind_nodes(self) -> None:
         """Remove the binding of all nodes that earlier versions created, unless somebody switched

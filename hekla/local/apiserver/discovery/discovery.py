@@ -9,6 +9,7 @@ from typing import Any
 
 from hekla.api.trees import Json
 from hekla.kube.http.server import Request, Response
+from hekla.local.apiserver.aggregation.aggregator import Aggregator
 from hekla.local.apiserver.objects.kind import Kind
 from hekla.local.apiserver.storage.registry import Registry, Resource
 from hekla.local.apiserver.storage.rows import encode
@@ -18,18 +19,20 @@ AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryLi
 
 class Discovery:
     """Answers requests below /api and /apis. Documents are built once for each generation of the
-    registry."""
+    registry and of the aggregated APIs."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, aggregator: Aggregator) -> None:
         self.registry = registry
-        self._generation = -1
+        self.aggregator = aggregator
+        self._generation = (-1, -1)
         self._documents: dict[str, tuple[bytes, str]] = {}
 
     def answer(self, request: Request) -> Response | None:
         """None: not a discovery path, or a group that is not served."""
-        if self._generation != self.registry.generation:
+        generation = self.registry.generation, self.aggregator.generation
+        if self._generation != generation:
             self._documents.clear()
-            self._generation = self.registry.generation
+            self._generation = generation
         path = request.path.rstrip("/")
         if path in ("/api", "/apis") and wants_aggregated(request.headers.get("accept", "")):
             body, tag = self._document(
@@ -54,7 +57,7 @@ class Discovery:
 
     def _legacy(self, path: str) -> Json | None:
         parts = path.split("/")[1:]
-        versions = in_order(self.registry.versions())
+        versions = self._versions()
         match parts:
             case ["api"]:
                 return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
@@ -114,20 +117,13 @@ class Discovery:
 
     def _aggregated(self, core: bool) -> Json:
         items = []
-        for group, versions in in_order(self.registry.versions()).items():
+        for group, versions in self._versions().items():
             if bool(group) == core:
                 continue
             items.append(
                 {
                     "metadata": {"name": group} if group else {},
-                    "versions": [
-                        {
-                            "version": version,
-                            "resources": [aggregated(r) for r in self._ordered(group, version)],
-                            "freshness": "Current",
-                        }
-                        for version in versions
-                    ],
+                    "versions": [self._aggregated_version(group, one) for one in versions],
                 }
             )
         return {
@@ -136,6 +132,28 @@ class Discovery:
             "metadata": {},
             "items": items,
         }
+
+    def _aggregated_version(self, group: str, version: str) -> Json:
+        backend = self.aggregator.backends.get((group, version))
+        if backend is None:
+            resources = [aggregated(resource) for resource in self._ordered(group, version)]
+        else:
+            resources = [one for one in map(aggregated_entry, backend.resources) if one]
+        fresh = backend is None or backend.condition.available
+        return {
+            "version": version,
+            "resources": resources,
+            "freshness": "Current" if fresh else "Stale",
+        }
+
+    def _versions(self) -> dict[str, list[str]]:
+        """Groups in the order of discovery, each with its versions; those that other servers answer
+        come last, by their priorities."""
+        versions = {group: list(known) for group, known in self.registry.versions().items()}
+        backends = self.aggregator.backends.values()
+        for backend in sorted(backends, key=lambda one: (one.priority, one.name), reverse=True):
+            versions.setdefault(backend.group, []).append(backend.version)
+        return in_order(versions)
 
     def _ordered(self, group: str, version: str) -> list[Resource]:
         return sorted(self.registry.of(group, version), key=lambda r: r.kind.plural)
@@ -199,6 +217,25 @@ def storage_hash(kind: Kind) -> str:
     return base64.b64encode(
         hashlib.sha256(f"{group}/{version}/{kind.kind}".encode()).digest()[:8]
     ).decode()
+
+
+def aggregated_entry(listed: Json) -> Json | None:
+    """The APIResourceDiscovery of a resource as another server lists it; None for a subresource."""
+    name = str(listed.get("name"))
+    if "/" in name:
+        return None
+    kind = {"group": "", "version": "", "kind": listed.get("kind") or ""}
+    entry: Json = {
+        "resource": name,
+        "responseKind": kind,
+        "scope": "Namespaced" if listed.get("namespaced") else "Cluster",
+        "singularResource": listed.get("singularName") or "",
+        "verbs": listed.get("verbs") or [],
+    }
+    for field in ("shortNames", "categories"):
+        if listed.get(field):
+            entry[field] = listed[field]
+    return entry
 
 
 def aggregated(resource: Resource) -> Json:

@@ -140,7 +140,7 @@ class Connections:
         headers = {name: request.headers[name] for name in HANDED_ON if name in request.headers}
         try:
             opening = await open_upgrade(
-                host, port, self.kubelets.tls, request.method, target, headers
+                host, port, self.kubelets.tls, request.method, target, headers.items()
             )
         except (TransportError, OSError, TimeoutError) as error:
             raise internal(f"error dialing backend: {host}:{port}: {error}") from error

@@ -12,12 +12,13 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from hekla.api.trees import Json
 from hekla.kube.http.client import HttpClient, Target, TransportError
-from hekla.kube.http.server import Body, Response, Stream, Upgrade
+from hekla.kube.http.server import Body, Request, Response, Stream, Upgrade
 from hekla.kube.http.upgrade import HOP, open_upgrade, splice
 from hekla.local.apiserver.request.call import Call
 from hekla.local.apiserver.request.kubelet import pass_on
@@ -41,12 +42,15 @@ OPTIONS = {
 
 
 class Destination:
-    """Where a request goes."""
+    """Where a request goes.  `server_name`: what its certificate must be for, if not the host."""
 
-    def __init__(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, host: str, port: int, tls: ssl.SSLContext | None = None, server_name: str = ""
+    ) -> None:
         self.host = host
         self.port = port
         self.tls = tls
+        self.server_name = server_name
 
 
 class Proxy:
@@ -75,7 +79,7 @@ class Proxy:
             destination = self.of_service(call, tree, scheme, port)
         else:
             destination = await self.of_node(name, port)
-        return await hand_on(call, destination, path)
+        return await hand_on(call.request, destination, path)
 
     def of_service(self, call: Call, service: Json, scheme: str, port: str) -> Destination:
         """One of the ready addresses behind a service."""
@@ -187,24 +191,40 @@ def rest_of(call: Call) -> str:
     return parts[before] if len(parts) > before else ""
 
 
-async def hand_on(call: Call, to: Destination, path: str) -> Response | Stream | Upgrade:
-    """Sends the request on and streams the answer back."""
-    request = call.request
+async def hand_on(
+    request: Request,
+    to: Destination,
+    path: str,
+    more: Sequence[tuple[str, str]] = (),
+    without: str = "",
+) -> Response | Stream | Upgrade:
+    """Sends the request on and streams the answer back.  `more`: further headers; those of the
+    client's that begin with `without`, if that is given, are left out."""
     target = quote(path, safe="/:@!$&'()*+,;=~-._") + (f"?{request.query}" if request.query else "")
-    headers = {name: value for name, value in request.headers.items() if name not in NOT_HANDED_ON}
+    headers = {
+        name: value
+        for name, value in request.headers.items()
+        if name not in NOT_HANDED_ON and not (without and name.startswith(without))
+    }
     headers["x-forwarded-uri"] = request.path
     try:
         if (
             "upgrade" in request.headers.get("connection", "").lower()
             and "upgrade" in request.headers
         ):
-            return await upgraded(call, to, target, headers)
+            return await upgraded(request, to, target, headers, more)
         tls = to.tls
         client = HttpClient(
-            Target(to.host, to.port, tls=None if tls is None else lambda: tls), pool=1
+            Target(
+                to.host,
+                to.port,
+                tls=None if tls is None else lambda: tls,
+                server_name=to.server_name,
+            ),
+            pool=1,
         )
         lines = "".join(
-            f"{name}: {value}\r\n" for name, value in headers.items() if "\n" not in value
+            f"{name}: {value}\r\n" for name, value in (*headers.items(), *more) if "\n" not in value
         ).encode("latin-1", "replace")
         try:
             # Whose answer would have a length, but no body.
@@ -244,11 +264,16 @@ async def hand_on(call: Call, to: Destination, path: str) -> Response | Stream |
 
 
 async def upgraded(
-    call: Call, to: Destination, target: str, headers: dict[str, str]
+    request: Request,
+    to: Destination,
+    target: str,
+    headers: dict[str, str],
+    more: Sequence[tuple[str, str]],
 ) -> Response | Upgrade:
-    request = call.request
     headers |= {name: request.headers[name] for name in ("connection", "upgrade")}
-    opening = await open_upgrade(to.host, to.port, to.tls, request.method, target, headers)
+    opening = await open_upgrade(
+        to.host, to.port, to.tls, request.method, target, [*headers.items(), *more], to.server_name
+    )
     if opening.status != 101:
         return Response(
             opening.status, bytes(opening.body), opening.headers.get("content-type", "text/plain")

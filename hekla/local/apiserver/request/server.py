@@ -20,6 +20,7 @@ from hekla.local.apiserver.admission.podsecurity import PodSecurity
 from hekla.local.apiserver.admission.policies.policies import Policies
 from hekla.local.apiserver.admission.quotas import Quotas
 from hekla.local.apiserver.admission.webhooks import Webhooks
+from hekla.local.apiserver.aggregation.aggregator import Aggregator
 from hekla.local.apiserver.auth.access import Access
 from hekla.local.apiserver.auth.authentication import Authenticator
 from hekla.local.apiserver.auth.authorization import Authorizer
@@ -90,7 +91,8 @@ class ApiServer:
         self.deleter = Deleter(self.writer)
         self.subresources = Subresources(self.writer)
         self.evictions = Evictions(self.writer, self.deleter)
-        self.discovery = Discovery(registry)
+        self.aggregator = Aggregator(registry, self.writer, self.authorizer)
+        self.discovery = Discovery(registry, self.aggregator)
         self.schemas = Schemas(registry)
         self.reviews = Reviews(registry, authenticator, self.authorizer)
         self.tokens = tokens
@@ -140,10 +142,12 @@ class ApiServer:
         self.events.start()
         await self.bootstrap.run()
         await self.api_services.start()
+        self.aggregator.start()
 
     def stop(self) -> None:
         """End all watches, so that clients reconnect to the next server at once."""
         self.api_services.stop()
+        self.aggregator.stop()
         self.admission.policies.stop()
         self.definitions.stop()
         self.quotas.stop()
@@ -305,6 +309,9 @@ class ApiServer:
 
     async def _other(self, request: Request, found: Unserved | None, user: User) -> Answer:
         path = request.path.rstrip("/") or "/"
+        backend = self.aggregator.of(path)
+        if backend is not None:
+            return await self.aggregator.answer(request, backend, user)
         verb = request.method.lower()
         if user is NOBODY or not user.master or impersonates(request.headers):
             user = impersonated(self.authorizer, request, user)

@@ -1,0 +1,1 @@
+"""APIs that other servers answer: an APIService with a Service behind it."""
