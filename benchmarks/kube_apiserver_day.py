@@ -15,7 +15,7 @@ import json
 import statistics
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -126,14 +126,14 @@ def idle(server: Reference) -> Figure:
 async def day(server: Reference) -> list[Figure]:
     """The bystander by itself, beside Hekla, and beside the client that costs nothing."""
     async with client_of(server) as client, client_of(server) as others:
-        quiet = await beside(others, asyncio.sleep(ALONE))
+        quiet = await beside(others, ALONE)
         async with Waits(client) as waits:
             cpu = server.processes.cpu_seconds()["kube-apiserver"]
-            shared = await beside(others, by_the_second(client, DAY, create_job))
+            shared = await beside(others, DAY, by_the_second(client, DAY, create_job))
             cpu = server.processes.cpu_seconds()["kube-apiserver"] - cpu
         server.processes.end("scheduler", "controllers", "admission")
         await withdraw_webhooks(client)
-        necessary = await beside(others, by_the_second(client, ALONE, run_pod))
+        necessary = await beside(others, ALONE, by_the_second(client, ALONE, run_pod))
     conditions = (
         f"median and p99: alone {quiet}; beside {RATE} jobs/s for {DAY:.0f} s {shared}; "
         f"beside as many pods without Hekla {necessary}; "
@@ -181,22 +181,27 @@ def job_of(pod: Pod) -> str:
     return pod.metadata.name.removesuffix("-work-0")
 
 
-async def beside(client: Client, load: Awaitable[object]) -> Seconds:
-    """What the bystander sees while something goes on."""
-    going_on = asyncio.ensure_future(load)
+async def beside(
+    client: Client, seconds: float, load: Coroutine[Any, Any, object] | None = None
+) -> Seconds:
+    """What the bystander sees for so many seconds beside a load, which may take longer to end."""
+    going_on = asyncio.ensure_future(load) if load is not None else None
+    until = time.perf_counter() + seconds
     taken = Seconds([], [])
-    names = [pod.metadata.name for pod in (await client.list(core.POD, "default", limit=1)).items]
-    while not going_on.done():
+    one = await client.request("GET", core.POD.path("default"), {"limit": "1"})
+    name = json.loads(one.body)["items"][0]["metadata"]["name"]
+    while time.perf_counter() < until:
         next_look = time.perf_counter() + EVERY
-        for seconds, request in (
+        for waits, request in (
             (taken.lists, client.request("GET", core.POD.path("default"), {"limit": "500"})),
-            (taken.gets, client.request("GET", core.POD.path("default", names[0]))),
+            (taken.gets, client.request("GET", core.POD.path("default", name))),
         ):
             began = time.perf_counter()
             await request
-            seconds.append(time.perf_counter() - began)
+            waits.append(time.perf_counter() - began)
         await asyncio.sleep(max(next_look - time.perf_counter(), 0.0))
-    await going_on
+    if going_on is not None:
+        await going_on
     return taken
 
 

@@ -23,6 +23,7 @@ webhooks included, is the most that jobs of one pod can reach, and is printed wi
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -70,6 +71,11 @@ WARM = 500
 """Pods before anything is measured."""
 COUNT = 1000
 """Pods of one measurement of a limit: as many as a shape has."""
+WATCHES_OF_JOBS = re.compile(
+    rf'^apiserver_longrunning_requests\{{.*group="{batch.JOB.group}".*resource="jobs".*'
+    r'verb="WATCH".*\} (\S+)$',
+    re.MULTILINE,
+)
 SECONDS = 240.0
 """For one shape; what is bound by then counts."""
 
@@ -302,7 +308,8 @@ def group_of_one(name: str) -> dict[str, Any]:
 
 
 async def ready(kubeconfig: Path, nodes: int = NODES, seconds: float = 120) -> None:
-    """Waits until all nodes are ready and the default queue is open.  Raises TimeoutError."""
+    """Waits until all nodes are ready, the default queue is open, and Kubernetes' garbage collector
+    knows jobs.  Raises TimeoutError."""
     async with Client(config.load(str(kubeconfig))) as client:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -314,12 +321,23 @@ async def ready(kubeconfig: Path, nodes: int = NODES, seconds: float = 120) -> N
             )
             try:
                 queue = await client.get(scheduling.QUEUE, "default")
-                if up >= nodes and queue.status.state == "Open":
+                if (
+                    up >= nodes
+                    and queue.status.state == "Open"
+                    and await watchers_of_jobs(client) > 1
+                ):
                     return
             except NotFound:
                 pass
             await asyncio.sleep(0.25)
     raise TimeoutError(f"the cluster was not ready within {seconds:.0f} s")
+
+
+async def watchers_of_jobs(client: Client) -> int:
+    """How many programs watch jobs: the controllers, and then Kubernetes' garbage collector, which
+    looks for new kinds twice a minute.  Until then it asks for the owner of each pod and group."""
+    text = (await client.request("GET", "/metrics")).body.decode()
+    return sum(int(float(count)) for count in WATCHES_OF_JOBS.findall(text))
 
 
 async def place(server: Reference, jobs: int, tasks: int) -> Placed:

@@ -20,6 +20,7 @@ import msgspec
 from hekla.api.kinds import Kind, Listing, Malformed
 from hekla.kube.adaptive_debounce import AdaptiveDebounce
 from hekla.kube.backoff import Backoff
+from hekla.kube.concurrency_limit import ConcurrencyLimit
 from hekla.kube.connection.config import Connection
 from hekla.kube.connection.credentials import CredentialError
 from hekla.kube.connection.tls import TlsError
@@ -68,8 +69,9 @@ class Client:
     """Speaks to the API server of a connection.  Use it on one event loop, as an async context
     manager or with `close()`.
 
-    `pool` bounds the requests in flight; what is more waits its turn.  `qps` and `burst` limit the
-    rate (0: no limit). Methods raise `errors.ApiError` for what the server refuses and
+    `pool` bounds the requests in flight; what is more waits its turn.  `yielding`: fewer are in
+    flight where the server gets slower for it.  `qps` and `burst` limit the rate (0: no limit).
+    Methods raise `errors.ApiError` for what the server refuses and
     `http.client.TransportError` when there is no answer.
     """
 
@@ -79,6 +81,7 @@ class Client:
         *,
         user_agent: str = "hekla",
         pool: int = 16,
+        yielding: bool = False,
         qps: float = 0.0,
         burst: int = 0,
         on_warning: Callable[[str], None] | None = None,
@@ -86,6 +89,7 @@ class Client:
         self.connection = connection
         self.http = HttpClient(connection.target, pool=pool)
         self.debounce = AdaptiveDebounce()
+        self._limit = ConcurrencyLimit(pool) if yielding else None
         self._credentials = connection.credentials
         self._base = connection.base_path
         self._fixed = b"User-Agent: %b\r\n%b%b" % (user_agent.encode(), WANTED, connection.headers)
@@ -112,6 +116,7 @@ class Client:
         """
         other = copy.copy(self)
         other._urgent = True
+        other._limit = None
         return other
 
     # objects
@@ -415,9 +420,12 @@ class Client:
             block = self._fixed + authorization + content
             began = time.monotonic()
             try:
-                answer = await self.http.request(
-                    method, target, block, body, timeout, urgent=self._urgent
-                )
+                if self._limit is None:
+                    answer = await self.http.request(
+                        method, target, block, body, timeout, urgent=self._urgent
+                    )
+                else:
+                    answer = await self._limited(self._limit, method, target, block, body, timeout)
             except TlsError as error:
                 raise TransportError(str(error), sent=False) from None
             if not self._urgent:
@@ -439,6 +447,28 @@ class Client:
                     # keeps the body until the garbage collector runs
                     del failure
             attempt += 1
+
+    async def _limited(
+        self,
+        limit: ConcurrencyLimit,
+        method: str,
+        target: str,
+        block: bytes,
+        body: bytes,
+        timeout: float | None,
+    ) -> Response:
+        await limit.enter()
+        sent = time.monotonic()
+        try:
+            answer = await self.http.request(method, target, block, body, timeout)
+        finally:
+            limit.leave()
+        if answer.status < 400:
+            if method != "GET":
+                limit.observe(sent)
+        elif answer.status == 429 and answer.header(b"retry-after"):
+            limit.refused()
+        return answer
 
     async def _worth_retrying(self, error: ApiError, attempt: int) -> bool:
         """Waits as long as the server asked for; renews credentials once after a 401."""

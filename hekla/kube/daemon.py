@@ -187,6 +187,7 @@ class Daemon:
             connection,
             user_agent=f"hekla-{self.program}/{__version__}",
             pool=pool,
+            yielding=True,
             qps=options.kube_api_qps,
             burst=options.kube_api_burst,
         )

@@ -38,6 +38,7 @@ from hekla.kube.errors import ApiError, Conflict, NotFound
 from hekla.kube.events import Recorder, Severity
 from hekla.kube.http.client import TransportError
 from hekla.kube.status_writer import StatusWriter
+from hekla.scheduler.bind_events import BindEvents
 from hekla.scheduler.claims import ClaimBinder, ClaimError
 from hekla.scheduler.devices import LockError, lock_node, lock_of, unlock_node
 from hekla.scheduler.informers import RejectedObject
@@ -128,6 +129,7 @@ class Binder:
         self.pod_groups = PodGroupStatusUpdater(
             client, state, self.write_in_order, self.status_writer, seen, namespace
         )
+        self.bind_events = BindEvents(recorder, client.debounce, reference)
         self.deferred_events: dict[tuple[str, str], DeferredEvent] = {}
         """(Group, reason) -> the event that is recorded if the group still waits after a while."""
         self.deferred_queues: dict[str, QueueStatus] = {}
@@ -195,6 +197,7 @@ class Binder:
 
     async def settle(self) -> None:
         """Wait until every write in flight has been answered."""
+        self.bind_events.flush()
         while self.tasks:
             await asyncio.wait(self.tasks)
 
@@ -247,12 +250,7 @@ class Binder:
                 self.refuse(bind, error)
                 return
         self.claims.made.pop(bind.uid, None)
-        self.recorder.event(
-            reference("Pod", bind.pod, bind.uid),
-            "Normal",
-            "Scheduled",
-            f"Successfully assigned {bind.pod} to {bind.node}",
-        )
+        self.bind_events.bound(bind.pod, bind.uid, bind.node)
 
     def observe(self, stage: Histogram, bind: Bind) -> None:
         """Count the time from a pod's creation to a stage of its scheduling, in milliseconds."""

@@ -42,6 +42,9 @@ DELAY, LONGEST_DELAY = 0.35, 10.0
 long at most.  Scheduled, Running and the first count of running pods follow each other closely; on
 a busy server they take longer, and so does the delay: the longest while it is flooded with groups,
 because binds go first."""
+LONGEST_IN_FLOOD = 30.0
+"""Seconds that a status is deferred at most while the server is flooded with groups, where it takes
+so long over each that they come no further in less."""
 STARTING = 6
 """While pods are bound that do not run yet, the delay from the first change is so many times as
 long: most pods run soon, and are counted then."""
@@ -55,7 +58,7 @@ UNHEARD = 3.0
 busy the server is, where it is not known that somebody reads announcements."""
 KEPT = 1000
 """Groups that are gone and still remembered as running, besides as many as there are jobs."""
-REMEMBERED = LONGEST_DELAY + 5.0
+REMEMBERED = LONGEST_IN_FLOOD + 5.0
 """Seconds for which a written status is remembered.  By then the watch has shown it, and every
 status that was deferred before is written."""
 
@@ -234,7 +237,11 @@ class PodGroupStatusUpdater:
             del self.written[key]
         debounce = self.client.debounce
         in_the_way = self.announcer.flooded and debounce.busy
-        stable = LONGEST_DELAY if in_the_way else debounce.delay(DELAY, LONGEST_DELAY)
+        stable = (
+            debounce.delay(LONGEST_DELAY, LONGEST_IN_FLOOD)
+            if in_the_way
+            else debounce.delay(DELAY, LONGEST_DELAY)
+        )
         for key, (group, explained, since, changed) in list(self.deferred.items()):
             patience = stable
             if group.phase == "Inqueue" and self.pods_wait_for(key) and not self.announcer.is_heard:

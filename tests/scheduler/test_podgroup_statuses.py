@@ -319,7 +319,7 @@ async def flood(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(scene.groups.announcer, "announce", announce)
     monkeypatch.setattr(scene.groups, "pods_wait_for", lambda key: True)
     monkeypatch.setattr(AdaptiveDebounce, "delay", lambda self, shortest, longest: longest)
-    monkeypatch.setattr(writing, "LONGEST_DELAY", 0.2)
+    monkeypatch.setattr(writing, "LONGEST_IN_FLOOD", 0.2)
     scene.job.annotations = {JOB_VERSION: "0"}
     return announced
 

@@ -42,7 +42,7 @@ FLOOD = 32
 """So many jobs whose first steps wait to be written are a flood."""
 FLOOD_RATE = 16
 """So many jobs that take their first step within a second are one too."""
-FLOOD_INTERVAL = 10.0
+FLOOD_INTERVAL = 30.0
 """Seconds for which first steps wait in a flood while the server is busy."""
 FLOOD_PATIENCE = 1.0
 """Seconds for which they wait in a flood on any server."""
