@@ -3,7 +3,10 @@ beside its aim.
 
 A benchmark module has `FIGURES`, the names that it can measure, and `measure(names) ->
 Iterator[Figure]`, which measures those asked for.  Figures that one set-up gives are measured
-together.
+together.  One that needs data which is not in the repository has `DATA`, the option that names
+its path, and `measure(names, path)`.
+
+`python -m benchmarks scoreboard` prints ours beside what others have published.
 """
 
 from __future__ import annotations
@@ -11,11 +14,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 
 from benchmarks import (
+    dayrate,
     engine_backfill,
     engine_scaling,
     kube_apiserver_day,
@@ -26,6 +30,7 @@ from benchmarks import (
     simulate,
 )
 from benchmarks.figure import Aim, Figure
+from benchmarks.scoreboard import board
 
 MODULES = (
     "benchmarks.engine",
@@ -37,6 +42,7 @@ MODULES = (
     "benchmarks.cli",
     "benchmarks.cluster",
     "benchmarks.large_cluster",
+    "benchmarks.dayrate",
     "benchmarks.kubelet",
     "benchmarks.controllers",
     "benchmarks.end_to_end",
@@ -48,6 +54,10 @@ MODULES = (
     "benchmarks.kube_apiserver_jobs",
     "benchmarks.kube_apiserver_pods",
     "benchmarks.kube_apiserver_start",
+    "benchmarks.scoreboard.gavel",
+    "benchmarks.scoreboard.kai",
+    "benchmarks.scoreboard.kubescheduler",
+    "benchmarks.scoreboard.kueue",
 )
 
 ROOT = Path(__file__).parents[1]
@@ -70,6 +80,7 @@ def aims() -> list[Aim]:
         table
         + reference.AIMS
         + simulate.AIMS
+        + dayrate.AIMS
         + engine_backfill.AIMS
         + engine_scaling.AIMS
         + kube_apiserver_day.AIMS
@@ -96,19 +107,26 @@ def chosen(table: list[Aim], prefixes: list[str], step: int | None) -> dict[str,
     return found
 
 
-def measure(names: set[str]) -> Iterator[Figure]:
-    """Runs every module that can measure something asked for."""
+def measure(names: set[str], paths: Mapping[str, Path] | None = None) -> Iterator[Figure]:
+    """Runs every module that can measure something asked for.  `paths`: option -> where its data
+    are; without them a module that needs some is left out."""
     for module_name in MODULES:
         module = import_module(module_name)
         wanted = names & set(module.FIGURES)
-        if wanted:
+        needed = getattr(module, "DATA", None)
+        if wanted and needed is None:
             yield from module.measure(wanted)
+        elif wanted and needed in (paths or {}):
+            yield from module.measure(wanted, (paths or {})[needed])
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["scoreboard"]:
+        return board.main(sys.argv[2:], measure)
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", help="names of figures, or beginnings of names")
     parser.add_argument("--step", type=int, help="only the figures of this step")
+    parser.add_argument("--pollux", type=Path, help="Pollux's workloads: docs/scoreboard.md")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     arguments = parser.parse_args()
     wanted = chosen(aims(), arguments.names, arguments.step)
@@ -118,7 +136,8 @@ def main() -> int:
     if not arguments.json:
         print(f"{'figure':<28} {'value':>12} {'unit':<12} {'aim':<10} {'':<6} conditions")
     measured = set()
-    for figure in measure(set(wanted)):
+    paths = {"pollux": arguments.pollux} if arguments.pollux else {}
+    for figure in measure(set(wanted), paths):
         measured.add(figure.name)
         aim = wanted.get(figure.name)
         if arguments.json:

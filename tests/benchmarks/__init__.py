@@ -1,0 +1,1 @@
+"""The benchmarks that read or write files of their own."""
