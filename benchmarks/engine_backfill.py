@@ -6,12 +6,16 @@ import time
 from collections.abc import Iterator
 
 from benchmarks.figure import Aim, Figure
+from hekla.engine.cycle import hooks_of, uncollected
+from hekla.engine.estimates.estimates import Estimation
+from hekla.engine.framework.session import Session
 from hekla.engine.world import World, policy
 
 EASY = "engine.backfill.easy"
 CONSERVATIVE = "engine.backfill.conservative"
 NONE = "engine.backfill.none"
-FIGURES = (NONE, EASY, CONSERVATIVE)
+ESTIMATES = "engine.estimates"
+FIGURES = (NONE, EASY, CONSERVATIVE, ESTIMATES)
 AIMS = [Aim(NONE, "<= 50", "ms", 9, "as engine.backfill.easy, with a backfill that minds no time")]
 NODES, WAITING, SHAPES, CYCLES = 1_000, 10_000, 1_000, 20
 
@@ -29,6 +33,33 @@ def measure(names: set[str]) -> Iterator[Figure]:
             worst = f"worst {scale * max(times):.3g} {unit}"
             said = f"{where}; median of {CYCLES}, {worst}; {started} pods passed"
             yield Figure(name, scale * sorted(times)[CYCLES // 2], unit, said)
+    if ESTIMATES in names:
+        yield estimates()
+
+
+def estimates() -> Figure:
+    """When all that wait will start, made anew after a cycle; and the longest step of it, which is
+    how long a cycle may have to wait."""
+    world = waiting("easy")
+    hooks_of(world.state, world.policy).keeps_session = True
+    world.run()
+    world.settle()
+    world.run()
+    takes = []
+    longest = 0.0
+    for _ in range(3):
+        session = hooks_of(world.state, world.policy).session
+        assert isinstance(session, Session)
+        made = Estimation(session)
+        began = last = time.perf_counter()
+        with uncollected():
+            for _ in made.steps():
+                now = time.perf_counter()
+                longest, last = max(longest, now - last), now
+        takes.append(time.perf_counter() - began)
+    known = sum(1 for one in made.found.values() if one.known)
+    said = f"{len(made.found):,} estimates, {known:,} known, easy; best of 3, longest step {1e3 * longest:.3g} ms"
+    return Figure(ESTIMATES, min(takes), "s", said)
 
 
 def cycles(world: World) -> tuple[list[float], int]:

@@ -94,6 +94,11 @@ def main(argv: list[str]) -> int:
         metavar="N",
         help="processors of a log's pods at most (default: with --cluster 1, else all in one pod)",
     )
+    parser.add_argument(
+        "--estimate-starts",
+        action="store_true",
+        help="estimate the start of each job that has to wait as it comes, and say how far that was off",
+    )
     arguments = parser.parse(argv)
     try:
         return _run(arguments)
@@ -108,6 +113,7 @@ def _run(arguments: Namespace) -> int:
     from hekla.simulator import report
     from hekla.simulator.outcome import outcome
     from hekla.simulator.simulation import simulate
+    from hekla.simulator.start_estimates import simulate_with_estimates
 
     workload, recorded = read_workload(arguments)
     policies = _policies(arguments.policy)
@@ -122,11 +128,18 @@ def _run(arguments: Namespace) -> int:
     period = _moment(arguments.schedule_period, "--schedule-period")
     for note in workload.notes:
         print(f"note: {note}", file=sys.stderr)
-    runs = simulate(workload, policies, until, progress_on(sys.stderr), period)
+    progress = progress_on(sys.stderr)
+    if arguments.estimate_starts:
+        estimated = simulate_with_estimates(workload, policies, until, progress, period)
+        runs, found = [run for run, _ in estimated], [one for _, one in estimated]
+    else:
+        runs, found = simulate(workload, policies, until, progress, period), []
     if arguments.output == "csv":
         print(report.as_csv(names, runs), end="")
         return 0
     outcomes = [outcome(name, run) for name, run in zip(names, runs)]
+    for one, accuracy in zip(outcomes, found):
+        one.estimates = accuracy
     print((report.as_json if arguments.output == "json" else report.table)(outcomes), end="")
     return 0
 

@@ -43,7 +43,7 @@ def cycle(
     hooks = hooks_of(state, policy)
     if state.settled == (state.version, hooks) and not hooks.read_clock:
         return Decisions()
-    with _uncollected():
+    with uncollected():
         return _run(state, policy, hooks, now, uid, stage)
 
 
@@ -62,6 +62,7 @@ def _run(
     if state.eviction_notices.given:
         evict_on_notice(session)
     decided = close_session(session, stage)
+    hooks.session = session if hooks.keeps_session else None
     stage("", "")
     return decided
 
@@ -174,9 +175,9 @@ def close_session(session: Session, stage: Stage = _unwatched) -> Decisions:
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
-    """Without Python's search for cyclic garbage: a cycle makes hardly any, and each search goes
-    through the whole state."""
+def uncollected() -> Iterator[None]:
+    """Without Python's search for cyclic garbage: a cycle makes hardly any, nor do estimates, and each
+    search goes through the whole state."""
     if not gc.isenabled():
         yield
         return

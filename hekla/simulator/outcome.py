@@ -31,6 +31,28 @@ class Figures:
 
 
 @dataclass(slots=True)
+class Accuracy:
+    """How far the first estimates of jobs' starts were off.  Seconds; NaN where no job counts."""
+
+    jobs: int
+    """Jobs that started."""
+    waited: int
+    """Those of them that did not start as they came, and so had an estimate."""
+    unknown: int
+    """Those of which it was not known when they would start; they count as infinitely far off."""
+    median_error: float
+    """Of those that waited, as are the next two."""
+    p90_error: float
+    median_relative: float
+    """Of the error by the wait."""
+    within_minute: float
+    """The part of all jobs that started within a minute of the estimate; who starts as it comes
+    does."""
+    waited_within_minute: float
+    """The same of those that waited."""
+
+
+@dataclass(slots=True)
 class Outcome:
     """The figures of one policy."""
 
@@ -43,6 +65,8 @@ class Outcome:
     """Resource -> the part of it that was held, of the cluster over that time."""
     cycles: int
     problems: list[str]
+    estimates: Accuracy | None = None
+    """Where starts were estimated."""
 
 
 def outcome(policy: str, run: Run) -> Outcome:

@@ -37,10 +37,32 @@ def table(outcomes: Sequence[Outcome]) -> str:
         )
         rows.append((one.policy, f"{one.makespan:,.0f}", f"{one.cycles:,}", used))
     lines += aligned(rows)
+    lines += _estimates(outcomes)
     for one in outcomes:
         lines += [f"{one.policy}: {problem}" for problem in one.problems]
     lines += ["", "Times in seconds; slowdowns bounded at 10 s."]
     return "\n".join(lines) + "\n"
+
+
+def _estimates(outcomes: Sequence[Outcome]) -> list[str]:
+    """How true estimates of starts came, where they were made."""
+    rows: list[Sequence[str]] = [
+        ("policy", "waited", "unknown", "median error", "p90", "by wait", "within a minute", "of all jobs"),
+    ]  # fmt: skip
+    for one in outcomes:
+        if (of := one.estimates) is not None:
+            errors = (of.median_error, of.p90_error)
+            shares = (of.median_relative, of.waited_within_minute, of.within_minute)
+            rows.append(
+                (
+                    one.policy,
+                    f"{of.waited:,}",
+                    f"{of.unknown:,}",
+                    *(f"{error:,.0f}" if math.isfinite(error) else "-" for error in errors),
+                    *(f"{100 * share:.1f}%" if math.isfinite(share) else "-" for share in shares),
+                )
+            )
+    return ["", *aligned(rows)] if len(rows) > 1 else []
 
 
 def _row(policy: str, queue: str, of: Figures) -> Sequence[str]:
@@ -70,16 +92,19 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def as_json(outcomes: Sequence[Outcome]) -> str:
     """One object; numbers that are not there are null."""
-    return (
-        json.dumps([_plain(asdict(one)) for one in outcomes], indent=2, ensure_ascii=False) + "\n"
-    )
+    return json.dumps([_plain(_told(one)) for one in outcomes], indent=2, ensure_ascii=False) + "\n"
+
+
+def _told(one: Outcome) -> dict[str, object]:
+    """What there is to say; of estimates only where they were made."""
+    return {name: value for name, value in asdict(one).items() if value is not None}
 
 
 def _plain(value: object) -> object:
     if isinstance(value, dict):
         return {key: _plain(one) for key, one in value.items()}
     if isinstance(value, float):
-        return None if math.isnan(value) else round(value, 6)
+        return round(value, 6) if math.isfinite(value) else None
     return value
 
 

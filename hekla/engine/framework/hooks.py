@@ -67,6 +67,10 @@ class Hooks:
         """Whether serving one queue does not change where another stands."""
         self.told: dict[tuple[str, str, str], str] = {}
         """Kind and key of an object, and a reason -> what was said last of it."""
+        self.keeps_session = False
+        """Whether somebody asks about the state between cycles, as the last one left it."""
+        self.session: object | None = None
+        """That of the last cycle, if it is kept."""
         self._parts: dict[Callable[[Hooks], object], object] = {}
 
     def __call__(self, hook: str) -> list[Plugin]:

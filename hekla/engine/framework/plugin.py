@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hekla.engine.model.podclass import PodClass
     from hekla.engine.model.queues.balance import Demand
     from hekla.engine.model.queues.queues import Queue
-    from hekla.engine.model.reasons import Shortage
+    from hekla.engine.model.reasons import Ceiling, Shortage
     from hekla.engine.model.tasks import Group, Job, SubJob, Task
 
 MAX_SCORE = 100.0
@@ -372,6 +372,10 @@ class Plugin:
 
         def quota_shortages(self, queue: Queue, asked: Amounts) -> list[Shortage]:
             """Why the queue may not take so much more: resource, limit, held, asked."""
+
+        def quota_ceilings(self, queue: Queue) -> list[Ceiling]:
+            """What the queue, and those above it, may hold at most as long as nobody changes a queue,
+            for estimates of when jobs start.  Optional: without it quotas are not foreseen."""
 
         def reclaim_shortages(self, queue: Queue, asked: Amounts) -> list[Shortage]:
             """Why the queue may not take so much from others."""

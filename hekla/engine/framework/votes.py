@@ -16,7 +16,7 @@ from hekla.engine.framework.plugin import ABSTAIN, PERMIT, REJECT, Answer, Plugi
 from hekla.engine.model.explanations import not_open
 from hekla.engine.model.queues.balance import Demand
 from hekla.engine.model.queues.queues import OPEN, Queue
-from hekla.engine.model.reasons import Shortage
+from hekla.engine.model.reasons import Ceiling, Shortage
 from hekla.engine.model.resources import Amounts
 from hekla.engine.model.tasks import Job, SubJob, Task, requests_of
 
@@ -151,6 +151,15 @@ class Votes:
             for plugin in self.hooks("allocatable")
             if defines(plugin, "quota_shortages")
             for one in plugin.quota_shortages(queue, asked)
+        ]
+
+    def quota_ceilings(self, queue: Queue) -> list[Ceiling]:
+        """What the queue, and those above it, may hold at most."""
+        return [
+            one
+            for plugin in self.hooks("allocatable")
+            if defines(plugin, "quota_ceilings")
+            for one in plugin.quota_ceilings(queue)
         ]
 
     def not_preemptive(self, queue: Queue, tasks: Sequence[Task]) -> str:

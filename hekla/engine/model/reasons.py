@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 
 from hekla.engine.model.arrays import Bools
-from hekla.engine.model.resources import Floats
+from hekla.engine.model.resources import Amounts, Floats
 
 UNSCORED = "no node was chosen, because a plugin whose scores are needed could not give them"
 
@@ -47,6 +48,15 @@ class FitErrors:
                 ": " + ", ".join(sorted(f"{count} {text}" for text, count in counts.items())) + "."
             )
         return f"In hyperNode {self.hyper_node}: {base}" if self.hyper_node else base
+
+
+class Ceiling(NamedTuple):
+    """What may be held at most under a queue."""
+
+    queue: str
+    held: Amounts
+    most: Amounts
+    """Resources that are not named have no ceiling."""
 
 
 class Shortage(msgspec.Struct, frozen=True):

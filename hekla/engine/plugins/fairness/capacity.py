@@ -19,7 +19,7 @@ from hekla.engine.model.queues.balance import Demand, balanced
 from hekla.engine.model.queues.devicequota import Claimed, Exceeded, without_devices
 from hekla.engine.model.queues.queues import OPEN, ROOT, Queue, held_by_queue
 from hekla.engine.model.queues.queuetree import Branch, TreeError, flat, tree
-from hekla.engine.model.reasons import Shortage
+from hekla.engine.model.reasons import Ceiling, Shortage
 from hekla.engine.model.resources import (
     EPSILON,
     PODS,
@@ -305,6 +305,14 @@ class Capacity(Plugin):
             beside = {name: value for name, value in asked.items() if name in most}
             result += shortages(queue.name, BESIDE_GUARANTEES, beside, branch.allocated, most)
         return result
+
+    def quota_ceilings(self, queue: Queue) -> list[Ceiling]:
+        """On the way to the root; what guarantees of others leave is not among them."""
+        branch = self.branches.get(queue.name)
+        return [
+            Ceiling(one.name, one.allocated, one.real_capability)
+            for one in (branch.path() if branch is not None else ())
+        ]
 
     def beyond_capability(self, queue: Queue, asked: Amounts, entering: bool) -> list[str]:
         """Where so much more goes past what the queue, or one above it, says that it may hold at

@@ -22,7 +22,7 @@ from hekla.engine.framework.plugin import (
 )
 from hekla.engine.model.explanations import not_open
 from hekla.engine.model.queues.queues import OPEN, Queue, held_by_queue
-from hekla.engine.model.reasons import Shortage
+from hekla.engine.model.reasons import Ceiling, Shortage
 from hekla.engine.model.resources import (
     CPU,
     EPSILON,
@@ -233,6 +233,15 @@ class Proportion(Plugin):
         )
 
     reclaim_shortages = quota_shortages
+
+    def quota_ceilings(self, queue: Queue) -> list[Ceiling]:
+        """Its capability alone: what it deserves follows what others ask for."""
+        account = self.accounts.get(queue.name)
+        return (
+            []
+            if account is None
+            else [Ceiling(queue.name, account.allocated, account.real_capability)]
+        )
 
     def beyond_capability(self, queue: Queue, asked: Amounts, entering: bool) -> list[str]:
         """Where so much more goes past what the queue itself says that it may hold at most,

@@ -1,0 +1,1 @@
+"""When waiting jobs will start, by what is known after a cycle."""

@@ -1,0 +1,168 @@
+"""Start estimates: of each waiting job when it starts, after whom, and what it waits for until then."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from hekla.engine.actions.waiting_line import WaitingLine
+from hekla.engine.estimates.snapshot import Reading
+from hekla.engine.explain.amounts import describe
+from hekla.engine.explain.explanation import called
+from hekla.engine.model.resources import EPSILON, PODS
+from hekla.engine.model.tasks import Job
+from hekla.engine.placement.forecast import NOBODY, Forecast, Snapshot, Why
+from hekla.engine.placement.room_counts import MANY
+
+if TYPE_CHECKING:
+    from hekla.engine.framework.session import Session
+
+
+MANY_AT_ONCE = 1024
+"""Estimates that are written down between two pauses."""
+
+
+class StartEstimate(NamedTuple):
+    """When a job starts, by what is known."""
+
+    at: float
+    """Seconds since 1970; infinite where it is not known."""
+    latest: bool
+    """Whether the policy keeps this time for the job, so that it starts then or sooner as long as
+    nobody runs longer than he said and no node is lost."""
+    why: Why
+    """What it waits for now."""
+    after: str
+    """The job whose end lets it start; empty where none does."""
+    behind: str
+    """The job that holds it up; empty where none does."""
+
+    @property
+    def known(self) -> bool:
+        return self.at < math.inf
+
+
+class Estimation:
+    """The estimates of all waiting jobs, made in steps between which other work may be done."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.found: dict[str, StartEstimate] = {}
+        """Job -> its estimate."""
+        self._reading = Reading(session)
+        self._rows: dict[str, int] = {}
+
+    def run(self) -> dict[str, StartEstimate]:
+        """All of it at once."""
+        for _ in self.steps():
+            pass
+        return self.found
+
+    def steps(self) -> Iterator[None]:
+        """Read the state, which has to stay as the cycle left it until `is_read`; the rest goes by a
+        copy."""
+        yield from self._reading.steps()
+        snapshot = self._snapshot
+        # Times that conservative backfill has given are kept, so they are the estimates.
+        line = self.session.hooks.part(WaitingLine) if snapshot.mode == "conservative" else None
+        given = {} if line is None else {key: span.start for key, span in line.spans.items()}
+        jobs = self._reading.jobs
+        forecast = Forecast(snapshot)
+        for _ in forecast.steps():
+            yield
+        for number, (row, start) in enumerate(forecast.starts.items()):
+            if number % MANY_AT_ONCE == MANY_AT_ONCE - 1:
+                yield
+            key = jobs[row].key
+            self._rows[key] = row
+            kept = given.get(key)
+            at = start.at if kept is None else kept
+            latest = kept is not None or (snapshot.mode == "easy" and row == forecast.first_head)
+            why, behind = forecast.why(row)
+            self.found[key] = StartEstimate(
+                at, latest, why, self._called(start.after), self._called(behind)
+            )
+
+    @property
+    def is_read(self) -> bool:
+        return self._reading.snapshot is not None
+
+    @property
+    def _snapshot(self) -> Snapshot:
+        assert self._reading.snapshot is not None
+        return self._reading.snapshot
+
+    def _called(self, who: int) -> str:
+        if who == NOBODY:
+            return ""
+        return self._reading.jobs[who].key if who >= 0 else self._snapshot.running[-1 - who].key
+
+    def because(self, key: str) -> str:
+        """In words, what the job waits for now; it begins in small letters and ends
+        without a full stop."""
+        found, row = self.found[key], self._rows[key]
+        job = self._reading.jobs[row]
+        if found.why is Why.QUOTA:
+            return self._quota(job, row)
+        if found.why is Why.RESERVATION and found.behind:
+            return f"it might hold up {self._name(found.behind, job)}, which waits before it"
+        if found.why is Why.ORDER and found.behind:
+            return f"{self._name(found.behind, job)} waits before it, and nobody passes"
+        room = self._room(row)
+        if found.known:
+            return room
+        return f"{room}, and nothing that is known to end makes room for it (what has no walltime counts as endless)"
+
+    def _name(self, key: str, job: Job) -> str:
+        return called(self.session, key, job.namespace)
+
+    def _room(self, row: int) -> str:
+        """Of which resource too few nodes have enough now."""
+        snapshot = self._snapshot
+        kind, need = int(snapshot.shape[row]), int(snapshot.need[row])
+        asked, mask = snapshot.asked[kind], snapshot.masks[kind]
+        space = self.session.state.nodes.space
+        request = {
+            name: float(asked[column])
+            for column, name in enumerate(space.names[: len(asked)])
+            if asked[column] > 0 and name != PODS
+        }
+        pods = f"{need} {'pod' if need == 1 else 'pods'} of {describe(request)}"
+        if not mask.any():
+            return f"no node may have its {pods}"
+        fits = np.where(mask, MANY, 0.0)
+        short = []
+        for column in np.flatnonzero(asked > 0).tolist():
+            alone = np.floor((np.maximum(snapshot.room[column], 0.0) + EPSILON) / asked[column])
+            fits = np.minimum(fits, alone)
+            if (alone * mask).sum() < need:
+                short.append(space.names[column])
+        count = int(fits.sum())
+        lacking = " and ".join(short) or "room in one place"
+        usable = int(mask.sum())
+        where = "" if mask.all() else f" on {_nodes(usable)} that it may use"
+        return f"it needs {pods} at once and {lacking} is short{where}: {count} {'fits' if count == 1 else 'fit'} now"
+
+    def _quota(self, job: Job, row: int) -> str:
+        """Which ceiling is in the way."""
+        snapshot = self._snapshot
+        parts = snapshot.parts.get(row) or [(int(snapshot.shape[row]), int(snapshot.need[row]))]
+        asked = sum(snapshot.asked[kind] * count for kind, count in parts)
+        space = self.session.state.nodes.space
+        for one in self.session.votes.quota_ceilings(self.session.state.queues[job.queue]):
+            for name in one.most:
+                column = space.index.get(name)
+                if name == PODS or column is None or column >= len(snapshot.asked[0]):
+                    continue
+                more, held = float(asked[column]), one.held.get(name, 0.0)
+                if more > 0 and held + more > one.most[name]:
+                    had, most, wanted = (describe({name: n}) for n in (held, one.most[name], more))
+                    return f"queue {one.queue} holds {had} of its capability {most}, and the job needs {wanted}"
+        return f"queue {job.queue} may not take so much until then"
+
+
+def _nodes(count: int) -> str:
+    return "the node" if count == 1 else f"the {count} nodes"

@@ -1,0 +1,274 @@
+"""What a forecast goes by, read from the state as a cycle has left it.
+
+Nothing is changed, and a plugin is asked what it was asked in the cycle.  Reading goes job by job and
+may pause between two: thousands of jobs need not be read in one go.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hekla.api.names import DEFAULT_WALLTIME
+from hekla.engine.actions.timed_turns import mode_of
+from hekla.engine.actions.waiting_line import WaitingLine
+from hekla.engine.framework.heap import OrderKey
+from hekla.engine.framework.joborder import STRICT, waits
+from hekla.engine.model.arrays import Bools, Rows
+from hekla.engine.model.queues.queues import OPEN, Queue
+from hekla.engine.model.resources import PODS, Floats, Request, dominant_share
+from hekla.engine.model.tasks import HOLDS, Job, Status, Task
+from hekla.engine.model.time.walltimes import ENDLESS, job_walltime, stated_walltime
+from hekla.engine.placement.forecast import Closure, Running, Snapshot
+from hekla.engine.placement.placer import placer_of
+from hekla.engine.placement.releases import NEVER, Releases
+
+if TYPE_CHECKING:
+    from hekla.engine.framework.session import Session
+
+AT_ONCE = 64
+"""Jobs that are read between two pauses."""
+
+
+class Reading:
+    """One snapshot in the making: `snapshot` is there once `steps` has been walked to its end."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.jobs: list[Job] = []
+        """The waiting jobs, in the order of the snapshot."""
+        self.snapshot: Snapshot | None = None
+        self._width = len(session.state.nodes.space)
+        self._classes: dict[object, int] = {}
+        self._asked: list[Request] = []
+        self._masks: list[Bools] = []
+        self._kept: list[Task] = []
+        """A task of each class, so that its identity stays taken."""
+
+    def steps(self) -> Iterator[None]:
+        """Read, with pauses."""
+        session, state = self.session, self.session.state
+        mode = mode_of(session)
+        found: dict[str, list[tuple[OrderKey, Job, list[tuple[int, int]], int, float]]] = {}
+        for number, job in enumerate(list(state.active.values())):
+            if number % AT_ONCE == AT_ONCE - 1:
+                yield
+            queue = state.queues.get(job.queue)
+            if queue is None or state.active.get(job.key) is not job or not waits(job):
+                continue
+            read = self._read(job, queue)
+            if read is not None:
+                found.setdefault(job.queue, []).append((session.order.job_key(job), job, *read))
+        running: list[Running] = []
+        queue_row = {name: row for row, name in enumerate(sorted(state.queues))}
+        releases = self._releases(mode)
+        for number, key in enumerate(list(releases.by_job)):
+            if number % AT_ONCE == AT_ONCE - 1:
+                yield
+            running.extend(self._running(releases, key, queue_row))
+        ordered = list(self._merged(found))
+        yield
+        self.jobs = [one[1] for one in ordered]
+        parts = [one[2] for one in ordered]
+        nodes = state.nodes
+        asked = np.zeros((len(self._asked), len(nodes.space)))
+        for row, request in enumerate(self._asked):
+            for column, value in request:
+                asked[row, column] = value
+        limits_of, left = self._limits(queue_row)
+        width, count = len(nodes.space), len(nodes)
+        room = np.zeros((width, count))
+        free = nodes.future_idle()
+        room[: free.shape[0]] = free
+        self.snapshot = Snapshot(
+            now=session.now,
+            mode=mode,
+            room=room,
+            running=[_wide(one, width) for one in running],
+            asked=asked,
+            masks=np.array(self._masks) if self._masks else np.zeros((0, count), dtype=np.bool_),
+            shape=np.array([one[0][0] for one in parts], dtype=np.intp),
+            need=np.array([one[0][1] for one in parts], dtype=np.float64),
+            pods=np.array([one[3] for one in ordered], dtype=np.float64),
+            walltime=np.array([one[4] for one in ordered], dtype=np.float64),
+            queue=np.array([queue_row[job.queue] for job in self.jobs], dtype=np.intp),
+            strict=np.array([session.order.own.of.get(name) == STRICT for name in queue_row]),
+            left=left,
+            limits_of=limits_of,
+            parts={row: one for row, one in enumerate(parts) if len(one) > 1},
+            closures=[closure(session, self.jobs) for closure in CLOSURES],
+        )
+
+    def _read(self, job: Job, queue: Queue) -> tuple[list[tuple[int, int]], int, float] | None:
+        """The classes of the pods that start together, with how many of each; how many pods wait; the
+        walltime.  None for a job that nobody could start."""
+        session = self.session
+        if queue.state != OPEN:
+            return None
+        tasks = [task for task in job.pending() if not task.pods.request.best_effort]
+        lacking = max(job.min_available - job.counts.ready, 1)
+        if not tasks:
+            return self._read_without_pods(job, queue) if job.is_pending else None
+        if session.votes.job_valid(job) is not None:
+            return None
+        kind = tasks[0].pods
+        if all(task.pods is kind for task in tasks):
+            counts = [(self._class_of(tasks[0]), min(lacking, len(tasks)))]
+        else:
+            by_class: dict[int, int] = {}
+            for task in session.order.sorted_tasks(tasks)[:lacking]:
+                row = self._class_of(task)
+                by_class[row] = by_class.get(row, 0) + 1
+            counts = sorted(
+                by_class.items(),
+                key=lambda one: -max(self._asked[one[0]].values, default=0.0),
+            )
+        return counts, len(tasks), job_walltime(job, queue)
+
+    def _read_without_pods(
+        self, job: Job, queue: Queue
+    ) -> tuple[list[tuple[int, int]], int, float] | None:
+        """A job whose pods are made once it has been let in: its minimum says what it needs."""
+        if job.min_resources is None:
+            return None
+        need = max(job.min_available, 1)
+        space = self.session.state.nodes.space
+        each = {name: value / need for name, value in job.min_resources.items() if value > 0}
+        each[PODS] = 1.0
+        known = ("", tuple(sorted(each.items())))
+        row = self._classes.get(known)
+        if row is None:
+            row = self._classes[known] = len(self._asked)
+            self._asked.append(Request(space, each, (0.0, 0.0)))
+            self._masks.append(self.session.state.nodes.ready.copy())
+        walltime = job.walltime
+        if walltime is None:
+            walltime = stated_walltime(queue.annotations, DEFAULT_WALLTIME)
+        return [(row, need)], need, ENDLESS if walltime is None else walltime
+
+    def _class_of(self, task: Task) -> int:
+        row = self._classes.get(id(task.pods))
+        if row is None:
+            session = self.session
+            row = self._classes[id(task.pods)] = len(self._asked)
+            self._kept.append(task)
+            self._asked.append(task.request)
+            mask = placer_of(session).filters.static_mask(session, task)
+            if session.shard_mode == "hard" and session.node_scope is not None:
+                mask = mask & session.node_scope
+            self._masks.append(mask)
+        return row
+
+    def _releases(self, mode: str) -> Releases:
+        """When running pods leave."""
+        session = self.session
+        if mode:
+            return session.hooks.part(WaitingLine).releases
+        releases = Releases()
+        for job in session.state.jobs.values():
+            statuses = job.counts.statuses
+            if any(statuses[one] for one in (*HOLDS, Status.ALLOCATED, Status.RELEASING)):
+                releases.follow(session.state, job, session.now)
+        return releases
+
+    def _running(
+        self, releases: Releases, key: str, queue_row: dict[str, int]
+    ) -> Iterator[Running]:
+        """What a job holds, by when it leaves it."""
+        job = self.session.state.jobs.get(key)
+        by_end: dict[float, list[int]] = {}
+        for row, _ in releases.by_job.get(key, {}).values():
+            end = float(releases.ends[row])
+            if end < NEVER:
+                by_end.setdefault(end, []).append(row)
+        queue = -1 if job is None else queue_row.get(job.queue, -1)
+        for end, rows in by_end.items():
+            if len(rows) == 1:
+                (row,) = rows
+                nodes, amounts = releases.rows[rows].astype(np.intp), releases.amounts[[row]].T
+            else:
+                nodes, places = np.unique(releases.rows[rows], return_inverse=True)
+                amounts = np.zeros((releases.amounts.shape[1], len(nodes)))
+                np.add.at(amounts.T, places, releases.amounts[rows])
+            yield Running(key, end, nodes.astype(np.intp), amounts, queue)
+
+    def _merged(
+        self,
+        found: dict[str, list[tuple[OrderKey, Job, list[tuple[int, int]], int, float]]],
+    ) -> Iterator[tuple[OrderKey, Job, list[tuple[int, int]], int, float]]:
+        """The jobs of all queues in the order in which they would be served: queue by queue, or where
+        the policy orders queues, the queue first whose jobs have had least for its weight."""
+        session = self.session
+        queues = session.state.queues
+        for jobs in found.values():
+            jobs.sort(key=lambda one: one[0])
+        names = sorted(found, key=lambda name: session.order.queue_key(queues[name]))
+        if len(names) < 2 or not session.hooks("queue_order"):
+            for name in names:
+                yield from found[name]
+            return
+        shares = {
+            name: dominant_share(queues[name].allocated, session.total)
+            / max(queues[name].weight, 1)
+            for name in names
+        }
+        rank = {name: number for number, name in enumerate(names)}
+        turns = [(-queues[name].priority, shares[name], rank[name], name, 0) for name in names]
+        heapq.heapify(turns)
+        while turns:
+            priority, share, number, name, at = turns[0]
+            one = found[name][at]
+            yield one
+            if at + 1 == len(found[name]):
+                heapq.heappop(turns)
+                continue
+            took = max(
+                (
+                    self._asked[kind].amounts.get(resource, 0.0) * count / total
+                    for kind, count in one[2]
+                    for resource, total in session.total.items()
+                    if total > 0 and resource != PODS
+                ),
+                default=0.0,
+            )
+            share += took / max(queues[name].weight, 1)
+            heapq.heapreplace(turns, (priority, share, number, name, at + 1))
+
+    def _limits(self, queue_row: dict[str, int]) -> tuple[list[Rows], Floats]:
+        """Of each queue the limits that it counts against, and `[limits, resources]` what is left."""
+        session = self.session
+        space = session.state.nodes.space
+        known: dict[str, int] = {}
+        left: list[Floats] = []
+        limits_of = []
+        for name in queue_row:
+            rows = []
+            for one in session.votes.quota_ceilings(session.state.queues[name]):
+                row = known.get(one.queue)
+                if row is None:
+                    row = known[one.queue] = len(left)
+                    left.append(np.full(len(space), math.inf))
+                    for resource, most in one.most.items():
+                        if resource != PODS and resource in space.index:
+                            held = one.held.get(resource, 0.0)
+                            left[row][space.index[resource]] = most - held
+                rows.append(row)
+            limits_of.append(np.array(rows, dtype=np.intp))
+        return limits_of, np.array(left) if left else np.zeros((0, len(space)))
+
+
+CLOSURES: list[Callable[[Session, list[Job]], Closure]] = []
+
+
+def _wide(one: Running, width: int) -> Running:
+    """With amounts of so many resources."""
+    have = one.amounts.shape[0]
+    if have == width:
+        return one
+    amounts = np.zeros((width, len(one.rows)))
+    amounts[: min(have, width)] = one.amounts[:width]
+    return one._replace(amounts=amounts)

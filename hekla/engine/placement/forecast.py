@@ -1,0 +1,543 @@
+"""When waiting jobs will start: the schedule that the policy would make if nobody came any more and
+everybody ran as long as he says.
+
+From moment to moment, as those that run leave, the waiting jobs have their turns in the order of the
+policy and by its mode of backfill, on arrays: how many pods of each class fit on each node is counted
+again for the nodes that changed.  Nodes are taken from the first on, as where no score tells them
+apart; filters that depend on load are not foreseen.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hekla.engine.model.arrays import Bools, Rows
+from hekla.engine.model.resources import EPSILON, Floats
+from hekla.engine.placement.releases import SOON
+from hekla.engine.placement.room_counts import MANY
+
+Jobs = NDArray[np.intp]
+OVERDUE = 1.0
+"""Seconds from now at which what should have ended is taken to end."""
+FEW = 1_000
+"""Waiting jobs up to which every moment is looked at by itself."""
+FINENESS = 512
+"""Moments that lie close together, for their distance from now, are looked at together where more
+jobs wait: the distance by this number is close."""
+
+
+class Why(Enum):
+    """What a job waits for."""
+
+    ROOM = "room"
+    QUOTA = "quota"
+    RESERVATION = "reservation"
+    ORDER = "order"
+
+
+class Closure(NamedTuple):
+    """Nodes that only some jobs may use for a time."""
+
+    rows: Bools
+    """`[nodes]`."""
+    start: float
+    """Seconds since 1970, as `end`."""
+    end: float
+    open_to: Bools
+    """`[waiting jobs]`."""
+
+
+class Holding(NamedTuple):
+    """What a job holds on nodes until it ends."""
+
+    rows: Rows
+    amounts: Floats
+    """`[resources, rows]`."""
+    job: int
+    """Of the waiting jobs; negative for one that ran before: -1 - its place in `Snapshot.running`."""
+
+
+class Running(NamedTuple):
+    """A job that runs, and when it is known to end."""
+
+    key: str
+    end: float
+    rows: Rows
+    amounts: Floats
+    queue: int
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """What a forecast goes by; nothing of it is changed or shared."""
+
+    now: float
+    mode: str
+    """Of backfill: "", strict, easy (conservative is forecast as easy)."""
+    room: Floats
+    """`[resources, nodes]` that is free."""
+    running: Sequence[Running]
+    asked: Floats
+    """`[classes, resources]`."""
+    masks: Bools
+    """`[classes, nodes]` that pods of the class may be on."""
+    shape: Jobs
+    """`[jobs]`, in the order of the policy: the class of its pods, as are the next."""
+    need: Floats
+    """How many pods have to start together."""
+    pods: Floats
+    """How many there are."""
+    walltime: Floats
+    """Seconds; infinite where nobody says."""
+    queue: Jobs
+    """A row of `limits_of`; -1 for one without limits."""
+    strict: Bools = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    """Of each queue, whether nobody passes in it."""
+    left: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    """`[limits, resources]` that jobs under a limit may still take."""
+    limits_of: Sequence[Jobs] = ()
+    """Of each queue, the limits that it counts against."""
+    parts: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    """Of jobs with pods of several classes: class and number of those that start together."""
+    closures: Sequence[Closure] = ()
+
+
+class Start(NamedTuple):
+    """When a job is foreseen to start."""
+
+    at: float
+    """Seconds since 1970; infinite where it is not known."""
+    after: int
+    """Whose end lets it start, as `Holding.job`; `NOBODY` where none does."""
+
+
+NOBODY = 1 << 60
+
+
+class Forecast:
+    """One schedule forward.  `starts` fills up as `steps` is walked."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.of = snapshot
+        self.now = snapshot.now
+        self.room = snapshot.room.copy()
+        self.starts: dict[int, Start] = {}
+        """Waiting job -> its start."""
+        self.first_head = NOBODY
+        """Who has the reservation now."""
+        self.holdings: list[tuple[float, int, Holding]] = []
+        """Who runs, by end."""
+        self._number = 0
+        for place, one in enumerate(snapshot.running):
+            end = one.end if one.end > self.now + SOON else self.now + OVERDUE
+            self._hold(end, Holding(one.rows, one.amounts, -1 - place))
+        self.left = snapshot.left.copy()
+        self.line: Jobs = np.arange(len(snapshot.shape))
+        asked = snapshot.asked
+        self._columns = np.flatnonzero((asked > 0).any(axis=0)).tolist()
+        self._divisors = [np.where(asked[:, one] > 0, asked[:, one], 1e-300) for one in self._columns]  # fmt: skip
+        self._masks = np.ascontiguousarray(snapshot.masks.T).astype(np.float64)
+        self._fit: Floats = np.zeros((self.room.shape[1], len(asked)))
+        """`[nodes, classes]` pods that fit."""
+        self._totals: Floats = np.zeros(len(asked))
+        self._totals_now = self._totals
+        """The same once everybody has had his turn now."""
+        self._dirty: set[int] = set()
+        """Nodes whose room has changed since they were counted."""
+        self._head = NOBODY
+        self._head_start = math.inf
+        self._then: Floats | None = None
+        """`[resources, nodes]` that is free when the head starts."""
+        self._shared: Rows = _NONE
+        self._spare: Floats = self.room
+        self._beside: Floats = self._totals
+        self._full: set[int] = set()
+        """Jobs that a quota has kept waiting, at the moment that is looked at."""
+        self._full_now: set[int] = set()
+        self._ended: list[Holding] = []
+
+    def run(self) -> dict[int, Start]:
+        """All of it at once."""
+        for _ in self.steps():
+            pass
+        return self.starts
+
+    def steps(self) -> Iterator[float]:
+        """One moment after the other; whoever walks may pause between them as long as he likes."""
+        every = np.arange(self.room.shape[1])
+        for first in range(0, len(every), 64):
+            self._count(every[first : first + 64])
+            yield self.now
+        moment = self.now
+        self._turn(moment)
+        self._recount()
+        self.first_head, self._totals_now = self._head, self._totals.copy()
+        self._full_now = set(self._full)
+        while len(self.line) and self.holdings:
+            yield moment
+            moment = self._next(moment)
+            self._turn(moment)
+        for job in self.line.tolist():
+            self._unknown(job)
+
+    def why(self, job: int) -> tuple[Why, int]:
+        """What the job waits for now, and the waiting job that holds it up, if one does."""
+        of = self.of
+        if job in self._full_now:
+            return Why.QUOTA, NOBODY
+        lacks = self._totals_now[of.shape[job]] < of.need[job]
+        if lacks or self.first_head in (NOBODY, job):
+            return Why.ROOM, NOBODY
+        return (Why.ORDER if of.mode == "strict" else Why.RESERVATION), self.first_head
+
+    # ---------------------------------------------------------------------------------------- moments
+
+    def _next(self, moment: float) -> float:
+        """Go to the next moment at which somebody ends, and take in who does."""
+        holdings = self.holdings
+        until = holdings[0][0]
+        if len(self.line) > FEW:
+            until = max(until, moment + (moment - self.now) / FINENESS)
+        gone = bisect_left(holdings, (until + SOON,))
+        if gone < len(holdings) and holdings[gone - 1][0] < until:
+            until = holdings[gone - 1][0]
+        self._ended = [one[2] for one in holdings[:gone]]
+        del holdings[:gone]
+        self._full.clear()
+        for one in self._ended:
+            self.room[:, one.rows] += one.amounts
+            self._dirty.update(one.rows.tolist())
+            self._give_back(one)
+        return until
+
+    def _turn(self, moment: float) -> None:
+        """Everybody's turn at one moment."""
+        self._recount()
+        if self.of.mode in ("strict", "easy", "conservative"):
+            behind = self._serve_until_one_waits(moment)
+            if behind is None:
+                return
+            if self.of.mode != "strict":
+                self._pass_by(moment, behind)
+        else:
+            self._pass_by(moment, 0)
+
+    def _serve_until_one_waits(self, moment: float) -> int | None:
+        """Serve jobs in their order until one has to wait for room: the place in the line of the next;
+        None where nobody waits so."""
+        at = 0
+        while at < len(self.line):
+            job = int(self.line[at])
+            if not self._within_quota(job):
+                at += 1
+                continue
+            self._recount()
+            if self._starts(job, moment, self.room):
+                self._leave(at)
+                continue
+            if job == self._head or self._reserve(job, moment):
+                self._share()
+                return at + 1
+            self._unknown(job)
+            self._leave(at)
+        self._head, self._then = NOBODY, None
+        return None
+
+    def _pass_by(self, moment: float, first: int) -> None:
+        """Serve jobs from this place in the line on, as far as they hold up nobody."""
+        of = self.of
+        rest = self.line[first:]
+        shapes, need = of.shape[rest], of.need[rest]
+        easy = self._then is not None
+        long = moment + of.walltime[rest] > self._head_start + SOON if easy else None
+        closed = self._closed_to(rest, first) if of.strict.any() else None
+        started: list[int] = []
+        at = 0
+        while at < len(rest):
+            self._recount()
+            chosen = self._totals[shapes[at:]] >= need[at:]
+            if closed is not None:
+                chosen &= ~closed[at:]
+            if long is not None and (chosen & long[at:]).any():
+                self._share_again()
+                if len(self._shared):
+                    chosen &= ~long[at:] | (self._beside[shapes[at:]] >= need[at:])
+            for place in np.flatnonzero(chosen).tolist():
+                job = int(rest[at + place])
+                stays = long is not None and bool(long[at + place])
+                room = np.minimum(self.room, self._spare) if stays else self.room
+                if self._within_quota(job) and self._starts(job, moment, room):
+                    if stays:
+                        self._spare[:, self._latest.rows] -= self._latest.amounts
+                    at += place + 1
+                    started.append(first + at - 1)
+                    break
+            else:
+                break
+            if closed is not None:
+                closed = self._closed_to(rest, first, set(started))
+        if started:
+            self.line = np.delete(self.line, started)
+
+    def _closed_to(self, rest: Jobs, first: int, started: Container[int] = ()) -> Bools:
+        """Who waits behind another of a queue in which nobody passes."""
+        closed = np.zeros(len(rest), dtype=np.bool_)
+        seen = {int(self.of.queue[job]) for job in self.line[:first].tolist()}
+        for place, job in enumerate(rest.tolist()):
+            queue = int(self.of.queue[job])
+            if self.of.strict[queue]:
+                closed[place] = queue in seen or self.of.mode != ""
+                if first + place not in started:
+                    seen.add(queue)
+        return closed
+
+    # ------------------------------------------------------------------------------------ reservations
+
+    def _reserve(self, job: int, moment: float) -> bool:
+        """The earliest moment at which the job has room; False where none is known."""
+        found = self._first_room(job)
+        if found is None:
+            return False
+        self._head, self._head_start, self._then = job, max(found[0], moment), found[1]
+        return True
+
+    def _first_room(self, job: int) -> tuple[float, Floats] | None:
+        holdings = self.holdings
+        low, high, step = 0, 0, 4
+        while True:
+            high = min(high + step, len(holdings))
+            after = self._room_after(high)
+            if self._fits(job, after(high), math.nan):
+                break
+            if high == len(holdings):
+                return None
+            low, step = high, 4 * step
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._fits(job, after(middle), math.nan):
+                high = middle
+            else:
+                low = middle
+        start = holdings[high - 1][0]
+        count = bisect_left(holdings, (start + SOON,))
+        return start, (after if count <= high else self._room_after(count))(count)
+
+    def _room_after(self, most: int) -> Callable[[int], Floats]:
+        """Gives `[resources, nodes]` once so many of those that run have ended, up to a number."""
+        ended = [one[2] for one in self.holdings[:most]]
+        bounds = np.cumsum([0, *(len(one.rows) for one in ended)]).tolist()
+        rows = np.concatenate([one.rows for one in ended]) if ended else _NONE
+        amounts = np.concatenate([one.amounts for one in ended], axis=1) if ended else self.room
+        some = np.flatnonzero(amounts.any(axis=1)).tolist() if ended else []
+
+        def after(count: int) -> Floats:
+            room, upto = self.room.copy(), bounds[count]
+            for column in some:
+                weights = amounts[column, :upto]
+                room[column] += np.bincount(rows[:upto], weights, minlength=room.shape[1])
+            return room
+
+        return after
+
+    def _share(self) -> None:
+        """What the head takes of what is free when it starts, of nodes that are busy now before
+        others, and what that leaves to those that stay longer."""
+        then = self._then
+        assert then is not None
+        held = self._taken(self._parts(self._head), then)
+        self._spare = then - held
+
+    def _share_again(self) -> None:
+        """Count what fits beside the head."""
+        nodes = np.flatnonzero((self._spare < self.room - EPSILON).any(axis=0))
+        self._shared = nodes
+        if len(nodes):
+            fresh = self._counts(nodes, np.minimum(self.room[:, nodes], self._spare[:, nodes]))
+            self._beside = self._totals + (fresh - self._fit[nodes]).sum(axis=0)
+
+    # ----------------------------------------------------------------------------------------- placing
+
+    def _parts(self, job: int) -> list[tuple[int, int]]:
+        return self.of.parts.get(job) or [(int(self.of.shape[job]), int(self.of.need[job]))]
+
+    def _fits(self, job: int, room: Floats, moment: float) -> bool:
+        """Whether the job's minimum has room at once."""
+        parts = self._parts(job)
+        if len(parts) > 1:
+            return self._chosen(job, parts, room, moment) is not None
+        ((kind, need),) = parts
+        return bool(self._fitting(job, kind, room, moment).sum() >= need)
+
+    def _fitting(self, job: int, kind: int, room: Floats, moment: float) -> Floats:
+        """`[nodes]` pods of the class that fit (of those nodes that are open to the job for as long
+        as it runs)."""
+        most: Floats = np.full(room.shape[1], MANY)
+        for column in self._columns:
+            value = self.of.asked[kind, column]
+            if value > 0:
+                np.minimum(most, (room[column] + EPSILON) / value, out=most)
+        np.floor(np.maximum(most, 0.0, out=most), out=most)
+        most *= self._masks[:, kind]
+        if self.of.closures and job >= 0 and not math.isnan(moment):
+            end = moment + self.of.walltime[job]
+            for one in self.of.closures:
+                if not one.open_to[job] and one.start < end - SOON and moment < one.end - SOON:
+                    most[one.rows] = 0.0
+        return most
+
+    def _chosen(
+        self, job: int, parts: Sequence[tuple[int, int]], room: Floats, moment: float
+    ) -> Floats | None:
+        """`[resources, nodes]` that the parts take, of the first nodes that have room."""
+        held: Floats | None = None
+        for kind, count in parts:
+            fit = self._fitting(job, kind, room if held is None else room - held, moment)
+            if fit.sum() < count:
+                return None
+            taken = self.of.asked[kind][:, None] * _first(fit, count)
+            held = taken if held is None else held + taken
+        return held
+
+    def _taken(self, parts: Sequence[tuple[int, int]], then: Floats) -> Floats:
+        """The same for the head, of nodes without room now before others."""
+        left, present = then, self.room
+        for kind, count in parts:
+            fit = self._fitting(-1, kind, left, math.nan)
+            later = np.maximum(fit - self._fitting(-1, kind, present, math.nan), 0.0)
+            taken = _first(later, count)
+            missing = count - int(taken.sum())
+            if missing > 0:
+                taken = taken + _first(fit - taken, missing)
+            asked = self.of.asked[kind][:, None]
+            left = left - asked * taken
+            present = present - asked * np.minimum(taken, fit - later)
+        return then - left
+
+    def _starts(self, job: int, moment: float, room: Floats) -> bool:
+        """Start the job, all of it where there is room, if its minimum has any."""
+        of = self.of
+        held = self._chosen(job, self._parts(job), room, moment)
+        if held is None:
+            return False
+        if of.pods[job] > of.need[job] and job not in of.parts:
+            kind = int(of.shape[job])
+            more = min(of.pods[job] - of.need[job], self._under_quota(job, held))
+            fit = self._fitting(job, kind, room - held, moment)
+            held = held + of.asked[kind][:, None] * _first(fit, more)
+        rows = np.flatnonzero((held > 0).any(axis=0))
+        amounts = held[:, rows]
+        self.room[:, rows] -= amounts
+        self._dirty.update(rows.tolist())
+        self._latest = Holding(rows, amounts, job)
+        self._take_quota(self._latest)
+        end = moment + of.walltime[job]
+        if end < math.inf:
+            self._hold(end, self._latest)
+        if self._then is not None and end > self._head_start + SOON:
+            self._then[:, rows] -= amounts
+        self._note(job, moment)
+        return True
+
+    def _hold(self, end: float, holding: Holding) -> None:
+        self._number += 1
+        insort(self.holdings, (end, self._number, holding))
+
+    def _leave(self, at: int) -> None:
+        self.line = np.delete(self.line, at)
+
+    def _note(self, job: int, moment: float) -> None:
+        """When it starts, and who lets it."""
+        after = NOBODY
+        if self._ended:
+            mine = set(self._latest.rows.tolist())
+            after = next(
+                (one.job for one in self._ended if not mine.isdisjoint(one.rows.tolist())),
+                self._ended[0].job,
+            )
+        self.starts[job] = Start(moment, after)
+
+    def _unknown(self, job: int) -> None:
+        """Nothing that is known to end lets the job start."""
+        self.starts[job] = Start(math.inf, NOBODY)
+
+    # ------------------------------------------------------------------------------------------ quotas
+
+    def _within_quota(self, job: int) -> bool:
+        """Whether the job's queue, and those above it, may take its minimum."""
+        limits = self._limits(job)
+        if not len(limits):
+            return True
+        asked = sum(self.of.asked[kind] * count for kind, count in self._parts(job))
+        within = bool((self.left[limits] >= asked - EPSILON).all())
+        if not within:
+            self._full.add(job)
+        return within
+
+    def _under_quota(self, job: int, held: Floats) -> float:
+        """How many more pods the queue may take."""
+        limits = self._limits(job)
+        if not len(limits):
+            return MANY
+        asked = self.of.asked[self.of.shape[job]]
+        some = asked > 0
+        left = self.left[limits] - held.sum(axis=1)
+        return float(max(np.floor((left[:, some] + EPSILON) / asked[some]).min(), 0.0))
+
+    def _limits(self, job: int) -> Jobs:
+        queue = self.of.queue[job]
+        return self.of.limits_of[queue] if 0 <= queue < len(self.of.limits_of) else _NONE
+
+    def _take_quota(self, one: Holding) -> None:
+        limits = self._limits(one.job)
+        if len(limits):
+            self.left[limits] -= one.amounts.sum(axis=1)
+
+    def _give_back(self, one: Holding) -> None:
+        if one.job >= 0:
+            limits = self._limits(one.job)
+        else:
+            queue = self.of.running[-1 - one.job].queue
+            limits = self.of.limits_of[queue] if 0 <= queue < len(self.of.limits_of) else _NONE
+        if len(limits):
+            self.left[limits] += one.amounts.sum(axis=1)
+
+    # ------------------------------------------------------------------------------------------ counts
+
+    def _recount(self) -> None:
+        if self._dirty:
+            nodes = np.array(sorted(self._dirty))
+            self._dirty.clear()
+            self._count(nodes)
+
+    def _count(self, nodes: Rows) -> None:
+        """Count again how many pods of each class fit on these nodes."""
+        fresh = self._counts(nodes, self.room[:, nodes])
+        self._totals += (fresh - self._fit[nodes]).sum(axis=0)
+        self._fit[nodes] = fresh
+
+    def _counts(self, nodes: Rows, room: Floats) -> Floats:
+        """`[nodes, classes]` for `[resources, nodes]` of room."""
+        most: Floats = np.full((len(nodes), len(self._totals)), MANY)
+        free = np.maximum(room, 0.0) + EPSILON
+        for column, divisor in zip(self._columns, self._divisors):
+            np.minimum(most, free[column][:, None] / divisor, out=most)
+        np.floor(most, out=most)
+        most *= self._masks[nodes]
+        return most
+
+
+def _first(most: Floats, count: float) -> Floats:
+    """`[nodes]`: so many in all, from the first nodes on, of each at most as many as it has."""
+    before = np.cumsum(most) - most
+    return np.clip(count - before, 0.0, most)
+
+
+_NONE: Rows = np.zeros(0, dtype=np.intp)
