@@ -16,7 +16,8 @@ from hekla.api.trees import Tree
 from hekla.engine.framework.policy import Policy
 from hekla.engine.world import policy
 from hekla.simulator.outcome import mean, wait_of
-from hekla.simulator.simulation import Run, simulate
+from hekla.simulator.run import Run
+from hekla.simulator.simulation import simulate
 from hekla.simulator.workload import SimulatedJob, Workload, node, queue
 
 MILLISECONDS = 1_000

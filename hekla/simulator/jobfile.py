@@ -9,14 +9,17 @@ from __future__ import annotations
 import difflib
 import random
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any, Literal
 
 import msgspec
 import yaml
 
-from hekla.api.text import durations, yamltext
+from hekla.api.text import durations, quantity, yamltext
 from hekla.api.trees import Tree
 from hekla.engine.model.resources import amounts
+from hekla.simulator import network, workload
+from hekla.simulator import work as model
 from hekla.simulator.workload import (
     InputError,
     SimulatedJob,
@@ -47,12 +50,56 @@ class Queue(msgspec.Struct, forbid_unknown_fields=True):
     spec: dict[str, Any] = {}
 
 
+class Role(msgspec.Struct, forbid_unknown_fields=True):
+    """Pods of one template in a job of several."""
+
+    name: str
+    requests: dict[str, str | int | float]
+    pods: int = 1
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    spec: dict[str, Any] = {}
+    after: str = ""
+
+
+class Work(msgspec.Struct, forbid_unknown_fields=True):
+    """How the work of a job goes on that it does as a whole."""
+
+    role: str = ""
+    together: bool = False
+    speed: dict[int, int | float] = {}
+    serial: float | None = None
+    checkpoint: Duration = ""
+    restart: Duration = 0
+    traffic: dict[str, str | int | float] = {}
+    """`role/other` -> bytes between each pod of the one and each of the other in a second of work;
+    `/` in a job without roles."""
+
+
+class Group(msgspec.Struct, forbid_unknown_fields=True):
+    """Further fields of a PodGroup."""
+
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    spec: dict[str, Any] = {}
+
+
+class Links(msgspec.Struct, forbid_unknown_fields=True):
+    """Bandwidths of the network in bytes a second, by the tier that two nodes have in common."""
+
+    tiers: dict[int, str | int | float] = {}
+    beyond: str | int | float = 0
+
+
 class Job(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
     """Jobs of one kind.  With `count` and `every` it comes again and again."""
 
     name: str
     duration: Duration
-    requests: dict[str, str | int | float]
+    requests: dict[str, str | int | float] = {}
+    roles: list[dict[str, Any]] = []
+    work: dict[str, Any] | None = None
+    group: dict[str, Any] = {}
     submit: Duration = 0
     walltime: Duration = ""
     pods: int = 1
@@ -77,6 +124,7 @@ class Workfile(msgspec.Struct, forbid_unknown_fields=True):
     jobs: list[dict[str, Any]]
     nodes: list[dict[str, Any]] = []
     queues: list[dict[str, Any]] = []
+    network: dict[str, Any] = {}
     objects: list[dict[str, Any]] = []
     """Further objects of the API, such as PriorityClasses."""
 
@@ -104,7 +152,7 @@ def read(text: str, name: str, seed: int = 0) -> Workload:
     cluster += whole.objects
     if cluster and not any(one.get("kind") == "Queue" for one in cluster):
         cluster.append(queue("default"))
-    return Workload(jobs, cluster)
+    return Workload(jobs, cluster, network=reader.network(whole.network, ("network",)))
 
 
 class _Reader:
@@ -146,14 +194,29 @@ class _Reader:
                 self.refuse((*path, key), f"{key} = {value}: a whole number from 1 up")
         if not 0 <= one.sigma <= 10:
             self.refuse((*path, "sigma"), f"sigma = {one.sigma:g}: a number from 0 to 10")
-        least = one.pods if one.min_available is None else one.min_available
-        if not 1 <= least <= one.pods:
+        roles = [self.role(each, (*path, "roles", at)) for at, each in enumerate(one.roles)]
+        if bool(roles) == bool(one.requests):
+            what = "both requests and roles" if roles else "neither requests nor roles"
             self.refuse(
-                (*path, "minAvailable"), f"minAvailable = {least}: from 1 to pods = {one.pods}"
+                (*path, "roles" if roles else "name"), f"{one.name} has {what}; one of them"
+            )
+        if roles:
+            self.check_roles(roles, one, path)
+            one.pods = sum(role.pods for role in roles)
+        first = sum(role.pods for role in roles if not role.after) if roles else one.pods
+        least = first if one.min_available is None else one.min_available
+        if not 1 <= least <= first:
+            which = "pods" if first == one.pods else "pods that come at once"
+            self.refuse(
+                (*path, "minAvailable"), f"minAvailable = {least}: from 1 to {which} = {first}"
             )
         requests = self.amounts(one.requests, (*path, "requests"))
         template = {"labels": one.labels, "annotations": one.annotations, "spec": one.spec}
-        cpu = amounts(requests).get("cpu", 0.0) / 1000
+        templates = roles or [workload.Role("", one.pods, requests)]
+        cpu = sum(amounts(role.requests).get("cpu", 0.0) * role.pods for role in templates) / 1000
+        work = None if one.work is None else self.work(one.work, roles, (*path, "work"))
+        group: Group = self.convert(one.group, Group, (*path, "group"))
+        overlay = {"labels": group.labels, "annotations": group.annotations, "spec": group.spec}
         # Of each entry by its own name, so that another entry in the file changes nothing here.
         chance = random.Random(f"{self.seed}/{one.name}")
         moments, lengths = [submit], [duration] * one.count
@@ -174,10 +237,103 @@ class _Reader:
                 queue=one.queue,
                 priority_class=one.priority_class,
                 template={key: value for key, value in template.items() if value},
-                processors=cpu * one.pods,
+                processors=cpu,
+                roles=roles,
+                work=work,
+                overlay={key: value for key, value in overlay.items() if value},
             )
             for number in range(one.count)
         ]
+
+    def role(self, tree: Any, path: tuple[str | int, ...]) -> workload.Role:
+        one: Role = self.convert(tree, Role, path)
+        if one.pods < 1:
+            self.refuse((*path, "pods"), f"pods = {one.pods}: a whole number from 1 up")
+        template = {"labels": one.labels, "annotations": one.annotations, "spec": one.spec}
+        requests = self.amounts(one.requests, (*path, "requests"))
+        kept = {key: value for key, value in template.items() if value}
+        return workload.Role(one.name, one.pods, requests, kept, one.after)
+
+    def check_roles(
+        self, roles: list[workload.Role], job: Job, path: tuple[str | int, ...]
+    ) -> None:
+        """Raises InputError where names of roles are not what they have to be."""
+        stated = {
+            "pods": job.pods != 1,
+            "labels": job.labels,
+            "annotations": job.annotations,
+            "spec": job.spec,
+        }
+        for key, value in stated.items():
+            if value:
+                self.refuse((*path, key), f"{key} of a job with roles: each role has its own")
+        names = [role.name for role in roles]
+        for at, role in enumerate(roles):
+            here = (*path, "roles", at)
+            if not role.name or role.name in names[:at]:
+                self.refuse((*here, "name"), f'name = "{role.name}": roles have names, once each')
+            if role.after and role.after not in names[:at]:
+                before = ", ".join(names[:at]) or "none"
+                self.refuse(
+                    (*here, "after"),
+                    f'after = "{role.after}": a role above it; there are: {before}',
+                )
+
+    def work(
+        self, tree: Any, roles: list[workload.Role], path: tuple[str | int, ...]
+    ) -> model.Work:
+        one: Work = self.convert(tree, Work, path)
+        names = [role.name for role in roles] or [""]
+        if one.role not in ("", *names):
+            self.refuse((*path, "role"), f'role = "{one.role}": there are: {", ".join(names)}')
+        models = {
+            "together": one.together,
+            "speed": one.speed,
+            "serial": one.serial is not None,
+        }
+        said = [key for key, value in models.items() if value]
+        if len(said) > 1:
+            self.refuse((*path, said[1]), f"{said[0]} and {said[1]}: one of them")
+        if any(count < 1 or speed <= 0 for count, speed in one.speed.items()):
+            self.refuse((*path, "speed"), f"speed = {one.speed}: workers from 1 up: above 0")
+        if one.serial is not None and not 0 <= one.serial <= 1:
+            self.refuse((*path, "serial"), f"serial = {one.serial:g}: a part from 0 to 1")
+        traffic: dict[tuple[str, str], int] = {}
+        for key, size in one.traffic.items():
+            left, slash, right = key.partition("/")
+            if not slash or left not in names or right not in names:
+                known = ", ".join(names) if roles else 'no roles, so "/"'
+                self.refuse((*path, "traffic", key), f'"{key}": role/other; there are: {known}')
+            traffic[left, right] = self.bytes(size, (*path, "traffic", key))
+        return model.Work(
+            role=one.role,
+            together=one.together,
+            speeds=[(count, Fraction(str(speed))) for count, speed in sorted(one.speed.items())],
+            serial=None if one.serial is None else Fraction(str(one.serial)),
+            checkpoint=None if one.checkpoint == "" else self.length(one.checkpoint, (*path, "checkpoint")),
+            restart=self.length(one.restart, (*path, "restart")),
+            traffic=traffic,
+        )  # fmt: skip
+
+    def network(self, tree: Any, path: tuple[str | int, ...]) -> network.Network:
+        one: Links = self.convert(tree, Links, path)
+        tiers = {
+            tier: self.bytes(width, (*path, "tiers", tier)) for tier, width in one.tiers.items()
+        }
+        for tier, width in tiers.items():
+            if not width:
+                self.refuse((*path, "tiers", tier), f"{tier} = 0: bytes a second above 0")
+        return network.Network(tiers, self.bytes(one.beyond, (*path, "beyond")))
+
+    def bytes(self, stated: object, path: tuple[str | int, ...]) -> int:
+        try:
+            found = quantity.milli(str(stated)) // 1000
+            if found < 0:
+                raise ValueError
+        except ValueError:
+            self.refuse(path, f"{path[-1]} = {stated!r}: bytes such as 200Mi, from 0 up")
+            raise
+        return found
 
     def nodes(self, tree: Any, path: tuple[str | int, ...]) -> list[Tree]:
         one: Node = self.convert(tree, Node, path)

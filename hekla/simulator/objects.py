@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from hekla.api.names import SCHEDULER, WALLTIME
+from hekla.api.names import SCHEDULER, TASK_SPEC, WALLTIME
 from hekla.api.text import quantity
 from hekla.api.text.durations import duration_text
 from hekla.api.text.times import micro_stamp
 from hekla.api.trees import Json, Tree
 from hekla.engine.model.decisions import Bind
 from hekla.engine.model.evictions.notices import EVICT_AT, EVICT_FOR
-from hekla.simulator.workload import MICROSECONDS, SimulatedJob
+from hekla.simulator.workload import MICROSECONDS, Role, SimulatedJob
 
 
 def stamp_of(moment: int) -> str:
@@ -30,36 +30,48 @@ def pod_group(job: SimulatedJob, stamp: str) -> Tree:
             "namespace": job.namespace,
             "uid": f"group-{job.name}",
             "creationTimestamp": stamp,
-            "annotations": annotations,
+            "labels": dict(job.overlay.get("labels", {})),
+            "annotations": {**annotations, **job.overlay.get("annotations", {})},
         },
         "spec": {
             "minMember": job.min_available,
             "queue": job.queue,
             "priorityClassName": job.priority_class,
-            "minResources": _times(job.requests, job.min_available),
+            "minResources": _least(job),
+            **job.overlay.get("spec", {}),
         },
         "status": {"phase": "Pending"},
     }
 
 
-def pod(job: SimulatedJob, name: str, uid: str, stamp: str) -> Json:
+def pod_key(job: SimulatedJob, role: Role, number: int) -> str:
+    """Of a pod of a job: namespace/name."""
+    prefix = f"{job.key}-{role.name}" if role.name else job.key
+    return f"{prefix}-{number}"
+
+
+def pod(job: SimulatedJob, role: Role, name: str, uid: str, stamp: str) -> Json:
     """A pod of a job that waits for a node."""
-    resources = {"requests": dict(job.requests), "limits": dict(job.requests)}
-    annotations = dict(job.template.get("annotations", {}))
+    resources = {"requests": dict(role.requests), "limits": dict(role.requests)}
+    named = {TASK_SPEC: role.name} if role.name else {}
     return {
         "metadata": {
             "name": name,
             "namespace": job.namespace,
             "uid": uid,
-            "labels": dict(job.template.get("labels", {})),
-            "annotations": {"scheduling.k8s.io/group-name": job.name, **annotations},
+            "labels": {**named, **role.template.get("labels", {})},
+            "annotations": {
+                "scheduling.k8s.io/group-name": job.name,
+                **named,
+                **role.template.get("annotations", {}),
+            },
             "creationTimestamp": stamp,
         },
         "spec": {
             "schedulerName": SCHEDULER,
             "priorityClassName": job.priority_class,
             "containers": [{"name": "main", "resources": resources}],
-            **job.template.get("spec", {}),
+            **role.template.get("spec", {}),
         },
         "status": {"phase": "Pending"},
     }
@@ -102,5 +114,13 @@ def succeeded(tree: Tree) -> Json:
     return {**tree, "status": {"phase": "Succeeded"}}
 
 
-def _times(requests: Tree, count: int) -> dict[str, str]:
-    return {name: f"{quantity.milli(value) * count}m" for name, value in requests.items()}
+def _least(job: SimulatedJob) -> dict[str, str]:
+    """What the minimum of its pods requests, the first roles first."""
+    total: dict[str, int] = {}
+    left = job.min_available
+    for role in job.templates():
+        count = min(role.pods, left)
+        left -= count
+        for name, value in role.requests.items():
+            total[name] = total.get(name, 0) + quantity.milli(value) * count
+    return {name: f"{amount}m" for name, amount in total.items()}

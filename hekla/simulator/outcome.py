@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hekla.engine.resources import PODS
-from hekla.simulator.simulation import JobRun, Run
+from hekla.simulator.run import JobRun, Run
 from hekla.simulator.workload import MICROSECONDS
 
 SHORTEST = 10.0

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from hekla.simulator.outcome import Figures, Outcome, slowdown_of
-from hekla.simulator.simulation import Run
+from hekla.simulator.run import Run
 from hekla.simulator.workload import MICROSECONDS
 
 COLUMNS = (

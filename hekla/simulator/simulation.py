@@ -9,9 +9,9 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from fractions import Fraction
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 from hekla.api.names import SCHEDULER
 from hekla.api.trees import Tree
@@ -22,12 +22,17 @@ from hekla.engine.model.durations import instant
 from hekla.engine.model.reading import key_of
 from hekla.engine.model.resources import amounts
 from hekla.engine.model.state import State
-from hekla.simulator.objects import anew, pod, pod_group, stamp_of, started, succeeded
+from hekla.simulator.network import slowdown
+from hekla.simulator.objects import anew, pod, pod_group, pod_key, stamp_of, started, succeeded
+from hekla.simulator.progress import Ends, Progress
+from hekla.simulator.run import Act, JobRun, PodRun, Run
+from hekla.simulator.work import Work
 from hekla.simulator.workload import (
     MICROSECONDS,
     Call,
     GivenPod,
     InputError,
+    Role,
     SimulatedJob,
     Workload,
     microseconds,
@@ -39,69 +44,6 @@ SERVING = frozenset(
 """Actions that do nothing when no pod waits."""
 MOST_CYCLES = 100
 """Cycles at one moment, after which the policy is taken to go in a circle."""
-
-
-@dataclass(slots=True)
-class JobRun:
-    """What became of a job.  Times in microseconds since the beginning."""
-
-    job: SimulatedJob
-    started: int | None = None
-    """When its minimum first ran."""
-    ended: int | None = None
-    evictions: int = 0
-    running: int = 0
-    left: int = 0
-    """Pods that have not ended."""
-
-
-@dataclass(slots=True)
-class PodRun:
-    """A pod that there is."""
-
-    run: JobRun
-    tree: Tree
-    """As it came."""
-    duration: int | None
-    bound: Tree | None = None
-    """As it runs, where it was bound here."""
-    since: int | None = None
-    """Since when it runs in this simulation."""
-    node: str = ""
-    request: Mapping[str, float] = field(default_factory=dict)
-
-
-class Act(NamedTuple):
-    """Something that became of a pod."""
-
-    moment: int
-    what: str
-    """`ran` (it was bound before the beginning), `bind`, `evict`, `end` or `gone` (its owner took it
-    away)."""
-    run: JobRun
-    pod: str
-    node: str
-    request: Mapping[str, float]
-    """What it holds, in the engine's units."""
-
-
-@dataclass(slots=True)
-class Run:
-    """What became of a workload under one policy."""
-
-    jobs: list[JobRun]
-    until: int = 0
-    """The last moment that was looked at."""
-    cycles: int = 0
-    capacity: dict[str, float] = field(default_factory=dict)
-    used: dict[str, float] = field(default_factory=dict)
-    """Resource -> what was held, times the seconds that it was."""
-    problems: list[str] = field(default_factory=list)
-    acts: list[Act] = field(default_factory=list)
-    """In the order in which they came."""
-    by_key: dict[str, JobRun] = field(default_factory=dict)
-    """PodGroup (namespace/name) -> what became of its job, also of pods that others schedule."""
-
 
 Coming = Call | SimulatedJob | tuple[JobRun, GivenPod]
 
@@ -138,6 +80,11 @@ class Simulation:
         self.moments = deque(workload.moments)
         self.ends: list[tuple[int, str, str]] = []
         """When pods end: a heap of (moment, pod, uid)."""
+        self.network = workload.network
+        self.job_ends = Ends()
+        """When jobs end that work as a whole."""
+        self._moved: dict[str, JobRun] = {}
+        """Those whose running pods have changed at this moment."""
         self.pods: dict[str, PodRun] = {}
         """The pods that there are."""
         self.running = 0
@@ -187,6 +134,7 @@ class Simulation:
                 self._decide()
             while self.moments and self.moments[0] <= moment:
                 self.moments.popleft()
+            self._pace()
             if progress is not None:
                 progress(ended, len(self.runs))
         if until is not None and moment is not None:
@@ -198,6 +146,8 @@ class Simulation:
 
     def _next_moment(self) -> int | None:
         moments = [self.ends[0][0]] if self.ends else []
+        if (end := self.job_ends.next()) is not None:
+            moments.append(end)
         if self.coming:
             moments.append(self.coming[0][0])
         if self.moments:
@@ -253,6 +203,9 @@ class Simulation:
         while self.ends and self.ends[0][0] == self.now:
             _, key, uid = heapq.heappop(self.ends)
             ended += self._end(key, uid)
+        for job in self.job_ends.due(self.now):
+            self._finish(self.runs[job])
+            ended += 1
         return ended
 
     def _arrive_due(self) -> None:
@@ -299,9 +252,13 @@ class Simulation:
         run = self.runs[job.key]
         if not job.given:
             self.state.upsert_pod_group(pod_group(job, stamp))
-            for number in range(job.pods):
-                tree = pod(job, f"{job.name}-{number}", self._uid(), stamp)
-                self._make(f"{job.namespace}/{job.name}-{number}", PodRun(run, tree, job.duration))
+            if job.work is not None:
+                run.progress = Progress.of(job.work, job.duration or 0)
+            for role in job.templates():
+                if role.after:
+                    run.to_come.append(role)
+                else:
+                    self._make_role(run, role)
             return
         if job.group is not None:
             self.state.upsert_pod_group(job.group)
@@ -312,6 +269,15 @@ class Simulation:
         if self.state.rejected:
             (kind, key), why = next(iter(self.state.rejected.items()))
             self.outcome.problems.append(f"{kind} {key} is left out: {why}")
+
+    def _make_role(self, run: JobRun, role: Role) -> None:
+        """The pods of one template come."""
+        job, stamp = run.job, self._stamp()
+        duration = None if run.progress is not None else job.duration
+        for number in range(role.pods):
+            key = pod_key(job, role, number)
+            tree = pod(job, role, key.partition("/")[2], self._uid(), stamp)
+            self._make(key, PodRun(run, tree, duration, role=role.name))
 
     def _take(self, run: JobRun, given: GivenPod) -> int | None:
         """A pod as it was given: when it began to run, or None if it waits."""
@@ -351,6 +317,7 @@ class Simulation:
         self.outcome.acts.append(Act(self.now, what, one.run, key, node, one.request))
         self.running += 1
         one.run.running += 1
+        self._place(one, 1)
         if one.duration is not None:
             heapq.heappush(self.ends, (max(start + one.duration, self.now), key, uid))
 
@@ -375,6 +342,59 @@ class Simulation:
             self.held = {name: left for name, left in self.held.items() if left}
         return not run.left
 
+    def _place(self, one: PodRun, more: int) -> None:
+        """A pod runs, or does not any more: its job's work goes on at another speed, and roles that
+        wait for its role may come."""
+        run = one.run
+        if run.progress is None and not run.job.roles:
+            return
+        place = one.role, one.node
+        run.places[place] = run.places.get(place, 0) + more
+        if not run.places[place]:
+            del run.places[place]
+        if run.progress is not None:
+            self._moved[run.job.key] = run
+        if run.to_come and more > 0:
+            sizes = {role.name: role.pods for role in run.job.roles}
+            due = [role for role in run.to_come if run.running_of(role.after) == sizes[role.after]]
+            run.to_come = [role for role in run.to_come if role not in due]
+            for role in due:
+                self._make_role(run, role)
+
+    def _pace(self) -> None:
+        """Work goes on as fast as what runs now allows."""
+        for key, run in self._moved.items():
+            if run.progress is not None and run.left:
+                run.progress.pace(self.now, self._speed(run, run.progress.work))
+                self.job_ends.foretell(key, run.progress)
+        self._moved.clear()
+
+    def _speed(self, run: JobRun, work: Work) -> Fraction:
+        job = run.job
+        if run.running < job.min_available:
+            return Fraction(0)
+        workers, of = run.running, job.pods
+        if work.role:
+            workers = run.running_of(work.role)
+            of = sum(role.pods for role in job.roles if role.name == work.role)
+            if run.running - workers < job.pods - of:
+                return Fraction(0)  # The others are not all there.
+        speed = work.speed(workers, of)
+        return speed / slowdown(self.network, self.state, work.traffic, run.places)
+
+    def _finish(self, run: JobRun) -> None:
+        """All the work of a job is done."""
+        run.ended = self.now
+        run.left = 0
+        run.to_come.clear()
+        for role in run.job.templates():
+            for number in range(role.pods):
+                key = pod_key(run.job, role, number)
+                if (one := self.pods.pop(key, None)) is not None:
+                    self._stop(key, one, "end")
+                    self.state.remove_pod(key)
+        self._clear(run.job)
+
     def _clear(self, job: SimulatedJob) -> None:
         """Nothing of the job is left to do."""
         self._unfinished.discard(job.key)
@@ -390,6 +410,7 @@ class Simulation:
             self.outcome.acts.append(Act(self.now, what, one.run, key, one.node, one.request))
             self.running -= 1
             one.run.running -= 1
+            self._place(one, -1)
 
     def _carry_out(self, decided: Decisions) -> bool:
         """Whether anything happened that the engine has to look at."""
@@ -429,7 +450,7 @@ class Simulation:
             run.left -= 1
             return
         tree = anew(one.tree, self._uid(), self._stamp())
-        self._make(eviction.pod, PodRun(run, tree, one.duration))
+        self._make(eviction.pod, PodRun(run, tree, one.duration, role=one.role))
 
     def _count_use(self, one: PodRun) -> None:
         """A pod has stopped running, or the simulation ends."""
@@ -475,13 +496,21 @@ class Simulation:
                 raise InputError(
                     f'job "{job.name}": priority class "{job.priority_class}" does not exist'
                 )
-            for name, amount in amounts(job.requests).items():
-                if amount * job.min_available > total.get(name, 0.0) and name != "pods":
+            for name, amount in self._least(job).items():
+                if amount > total.get(name, 0.0) and name != "pods":
                     scale = 1000.0 if name == "cpu" else 1.0
-                    raise InputError(
-                        f'job "{job.name}": {job.min_available} pods of {name}={job.requests.get(name)} are more '
-                        f"than the cluster has ({total.get(name, 0.0) / scale:g})"
+                    asked = " and ".join(
+                        f"{role.pods if job.roles else job.min_available} pods of {name}={role.requests[name]}"
+                        for role in job.templates()
+                        if name in role.requests
                     )
+                    raise InputError(
+                        f'job "{job.name}": {asked} are more than the cluster has ({total.get(name, 0.0) / scale:g})'
+                    )
+
+    def _least(self, job: SimulatedJob) -> Mapping[str, float]:
+        """What its minimum requests, in the engine's units."""
+        return amounts(pod_group(job, "")["spec"]["minResources"])
 
     def _stamp(self) -> str:
         return stamp_of(self.beginning + self.now)

@@ -12,7 +12,8 @@ from hekla.engine.estimates.estimates import Estimation
 from hekla.engine.framework.policy import Policy
 from hekla.engine.framework.session import Session
 from hekla.simulator.outcome import Accuracy, quantile, wait_of
-from hekla.simulator.simulation import Run, Simulation
+from hekla.simulator.run import Run
+from hekla.simulator.simulation import Simulation
 from hekla.simulator.workload import MICROSECONDS, Workload
 
 MINUTE = 60.0

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hekla.api.trees import Tree
+from hekla.simulator.network import Network
+from hekla.simulator.work import Work
 
 NAMESPACE = "simulated"
 MICROSECONDS = 1_000_000
@@ -22,6 +24,18 @@ class InputError(ValueError):
     @classmethod
     def at(cls, name: str, line: int, problem: str) -> InputError:
         return cls(f"{name}:{line}: {problem}")
+
+
+@dataclass(slots=True)
+class Role:
+    """Pods of one template (`volcano.sh/task-spec`)."""
+
+    name: str
+    pods: int
+    requests: Mapping[str, str]
+    template: Mapping[str, Tree] = field(default_factory=dict)
+    after: str = ""
+    """A role all of whose pods run before these come."""
 
 
 @dataclass(slots=True)
@@ -67,6 +81,12 @@ class SimulatedJob:
     processors: float = 0.0
     """The size that a report names; of all its pods together."""
     namespace: str = NAMESPACE
+    roles: Sequence[Role] = ()
+    """Its pods where they are of several templates; `pods` is how many they are together."""
+    work: Work | None = None
+    """How the work goes on that the job does as a whole in `duration`; None: each pod runs so long."""
+    overlay: Mapping[str, Tree] = field(default_factory=dict)
+    """Further fields of its PodGroup: `labels`, `annotations` and `spec`."""
     group: Tree | None = None
     """Its PodGroup where the API has it.  None: it is made of what is said here."""
     given: Sequence[GivenPod] = ()
@@ -78,6 +98,10 @@ class SimulatedJob:
     def key(self) -> str:
         """Of its PodGroup: namespace/name."""
         return f"{self.namespace}/{self.name}"
+
+    def templates(self) -> Sequence[Role]:
+        """The templates of its pods; a nameless one where there are no roles."""
+        return self.roles or (Role("", self.pods, self.requests, self.template),)
 
 
 @dataclass(slots=True)
@@ -93,6 +117,7 @@ class Workload:
     """The moment 0, in microseconds since 1970."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of the engine's `State`, where they are not the scheduler's defaults."""
+    network: Network = field(default_factory=Network)
     calls: list[Call] = field(default_factory=list)
     """What happens to the cluster."""
     moments: Sequence[int] = ()

@@ -58,7 +58,7 @@ def test_it_stops_when_it_is_told(files: Path, capsys: pytest.CaptureFixture[str
         (["none.swf"], "No such file"),
         (["log.swf.gz", "--until", "late"], "--until = late: a duration such as 36h, or seconds"),
         (["log.swf.gz", "--pod-processors", "0"], "--pod-processors = 0: a whole number from 1 up"),
-        (["one.yaml"], 'one.yaml:1: key "actions" does not exist; known are jobs, nodes, queues, objects'),
+        (["one.yaml"], 'one.yaml:1: key "actions" does not exist; known are jobs, nodes, queues, network, objects'),
         (["log.swf.gz", "--policy", "cluster.yaml"], "cluster.yaml:"),
         (["log.swf.gz", "--cluster", "one.yaml"], "one.yaml: object 1 has no kind; Node, Queue, ..."),
     ],

@@ -18,7 +18,8 @@ from hekla.engine.world import policy
 from hekla.scheduler.policy_file import PolicyFile
 from hekla.scheduler.recording import RecordedState, Recording, read
 from hekla.simulator import recording
-from hekla.simulator.simulation import Run, Simulation, simulate
+from hekla.simulator.run import Run
+from hekla.simulator.simulation import Simulation, simulate
 from hekla.simulator.workload import SimulatedJob, Workload, node, queue
 
 SECOND = 1_000_000

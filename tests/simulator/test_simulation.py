@@ -13,7 +13,8 @@ from hekla.engine.policies import default_policy
 from hekla.engine.world import policy
 from hekla.simulator import report, swf
 from hekla.simulator.outcome import outcome
-from hekla.simulator.simulation import Run, Simulation, simulate
+from hekla.simulator.run import Run
+from hekla.simulator.simulation import Simulation, simulate
 from hekla.simulator.workload import InputError, SimulatedJob, Workload, node, queue
 
 SECOND = 1_000_000

@@ -10,7 +10,8 @@ import pytest
 from hekla.engine.world import policy
 from hekla.simulator import clusterfile
 from hekla.simulator.outcome import outcome
-from hekla.simulator.simulation import Run, Simulation, simulate
+from hekla.simulator.run import Run
+from hekla.simulator.simulation import Simulation, simulate
 from hekla.simulator.snapshot import snapshot
 from hekla.simulator.workload import InputError, SimulatedJob, node, queue
 

@@ -15,7 +15,8 @@ from hekla.engine.actions.timed_turns import TimedTurns
 from hekla.engine.model.tasks import Job
 from hekla.engine.world import policy
 from hekla.simulator import swf
-from hekla.simulator.simulation import Run, Simulation, simulate
+from hekla.simulator.run import Run
+from hekla.simulator.simulation import Simulation, simulate
 from hekla.simulator.workload import SimulatedJob, Workload, node, queue
 from tests.simulator.test_simulation import SECOND, times
 
