@@ -22,6 +22,7 @@ from benchmarks import (
     dayrate,
     engine_backfill,
     engine_scaling,
+    fragmentation,
     kube_apiserver_day,
     kube_apiserver_jobs,
     kube_apiserver_pods,
@@ -37,6 +38,7 @@ MODULES = (
     "benchmarks.engine_hard_cases",
     "benchmarks.engine_backfill",
     "benchmarks.simulate",
+    "benchmarks.fragmentation",
     "benchmarks.apiserver",
     "benchmarks.apiserver_checks",
     "benchmarks.cli",
@@ -82,6 +84,7 @@ def aims() -> list[Aim]:
         + simulate.AIMS
         + dayrate.AIMS
         + engine_backfill.AIMS
+        + fragmentation.AIMS
         + engine_scaling.AIMS
         + kube_apiserver_day.AIMS
         + kube_apiserver_jobs.AIMS

@@ -13,9 +13,8 @@ from collections.abc import Iterable, Iterator
 from hekla.api.trees import Json, Tree
 from hekla.simulator.workload import InputError, SimulatedJob, Workload, microseconds, node, queue
 
-POD_COLUMNS = (
-    "name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec", "creation_time", "deletion_time",
-)  # fmt: skip
+POD_COLUMNS = "name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"
+TIMES = "creation_time", "deletion_time"
 NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 NUMBER, MEMORY, CORES = "volcano.sh/vgpu-number", "volcano.sh/vgpu-memory", "volcano.sh/vgpu-cores"
 SHARES = 10
@@ -24,36 +23,43 @@ UNITS = 1000
 """Of memory, that a card has."""
 
 
-def read(lines: Iterable[str], name: str) -> Workload:
+def read(lines: Iterable[str], name: str, *, timed: bool = True) -> Workload:
     """The pods, each a job of its own that runs from when it was scheduled until it was deleted.
-    Raises InputError."""
+
+    Not `timed`: pod lists that say nothing of times; all come at the beginning and end at once.
+    Raises InputError.
+    """
     jobs = []
-    for at, row in _rows(lines, name, POD_COLUMNS):
-        submit = _number(row, "creation_time", name, at)
-        end = _number(row, "deletion_time", name, at)
-        began = _number(row, "scheduled_time", name, at) if row.get("scheduled_time") else submit
-        if end < began:
-            raise InputError.at(
-                name, at, f"deletion_time = {end}: not before {began}, when it began"
-            )
+    for at, row in _rows(lines, name, (*POD_COLUMNS, *TIMES) if timed else POD_COLUMNS):
+        submit, length = _times(row, name, at) if timed else (0, 0)
         count, share = (_number(row, key, name, at) for key in ("num_gpu", "gpu_milli"))
         if count > 0 and not 0 < share <= UNITS:
             raise InputError.at(name, at, f"gpu_milli = {share}: from 1 to {UNITS}")
         requests = _room(row, name, at)
         if count:
             requests |= {NUMBER: str(count), MEMORY: str(share if count == 1 else UNITS)}
-        models = [one for one in row["gpu_spec"].split("|") if one]
+        models = [one for one in row.get("gpu_spec", "").split("|") if one]
         jobs.append(
             SimulatedJob(
                 row["name"],
                 microseconds(submit),
-                microseconds(end - began),
+                microseconds(length),
                 requests,
                 template={"spec": _on_models(models)} if models else {},
                 processors=int(row["cpu_milli"]) / 1000,
             )
         )
     return Workload(jobs)
+
+
+def _times(row: dict[str, str], name: str, at: int) -> tuple[int, int]:
+    """When a pod came, and for how long it ran, in seconds."""
+    submit = _number(row, "creation_time", name, at)
+    end = _number(row, "deletion_time", name, at)
+    began = _number(row, "scheduled_time", name, at) if row.get("scheduled_time") else submit
+    if end < began:
+        raise InputError.at(name, at, f"deletion_time = {end}: not before {began}, when it began")
+    return submit, end - began
 
 
 def read_nodes(lines: Iterable[str], name: str) -> list[Tree]:

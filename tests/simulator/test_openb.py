@@ -65,4 +65,4 @@ def test_what_is_refused(pod: str, said: str) -> None:
 def test_a_list_without_times_cannot_be_simulated() -> None:
     with pytest.raises(InputError) as error:
         openb.read(["name,cpu_milli,memory_mib,num_gpu,gpu_milli"], "p")
-    assert str(error.value) == "p:1: columns are missing: gpu_spec, creation_time, deletion_time"
+    assert str(error.value) == "p:1: columns are missing: creation_time, deletion_time"

@@ -11,6 +11,7 @@ from hekla.api.trees import Tree
 from hekla.engine.model import resources
 from hekla.engine.model.durations import instant
 from hekla.engine.model.evictions.notices import EVICT_AT, EvictionNotices
+from hekla.engine.model.fragmentation.mix import ShapeMix
 from hekla.engine.model.jobs import JobTable
 from hekla.engine.model.nodes import NodeTable
 from hekla.engine.model.podclass import Minimum, PodClasses, TermTable
@@ -84,6 +85,8 @@ class PodTable:
         )
         """Schedulers whose pods are groups of one where they stand alone."""
         self.queue_of = queue_of
+        self.mix: ShapeMix | None = None
+        """Told of every pod that comes, once somebody wants to know."""
 
     def upsert(self, tree: Tree) -> bool:
         """A pod came or changed: whether anything moved.  Raises ValueError and the like for a pod
@@ -142,6 +145,8 @@ class PodTable:
         self._join(task, meta, spec)
         if old is None:
             self.transfers.pod_added(task)
+        if self.mix is not None and task.job is not None and (old is None or old.uid != task.uid):
+            self.mix.came(task.pods)
         if node and self.jobs.back_off.waits and task.job is not None:
             self.jobs.back_off.succeeded(task.job.key)
         return True

@@ -25,6 +25,7 @@ from hekla.engine.plugins.fairness.tdm import Tdm
 from hekla.engine.plugins.placement.binpack import BinPack
 from hekla.engine.plugins.placement.deviceshare import DeviceShare
 from hekla.engine.plugins.placement.extender import Extender
+from hekla.engine.plugins.placement.fragmentation import Fragmentation
 from hekla.engine.plugins.placement.ioaware import IoAware
 from hekla.engine.plugins.placement.networktopology import NetworkTopologyAware
 from hekla.engine.plugins.placement.nodegroup import NodeGroup
@@ -65,5 +66,6 @@ _ALL: tuple[type[Plugin], ...] = (
     Rescheduling,
     Extender,
     IoAware,
+    Fragmentation,
 )
 PLUGINS: Mapping[str, type[Plugin]] = {plugin.name: plugin for plugin in _ALL}

@@ -35,6 +35,8 @@ class Asker:
     rules: frozenset[int] = frozenset()
     """Numbers of the exclusivity rules that it falls under."""
     labels: Mapping[str, str] = field(default_factory=dict)
+    order: tuple[int, ...] = ()
+    """Cards by their number, in the order in which they are tried; empty for the policy's own."""
 
 
 @dataclass(frozen=True, slots=True)

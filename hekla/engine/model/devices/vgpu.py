@@ -277,7 +277,7 @@ class VirtualGpu:
             chosen: list[Record] = []
             if need.number > len(trial):
                 return Fit(REFUSAL)
-            for card in _in_trial_order(trial, policy):
+            for card in _in_trial_order(trial, policy, asker.order):
                 if len(chosen) == need.number:
                     break
                 identity = None if card.uuid in full else self._place(card, need, asker)
@@ -330,7 +330,9 @@ class VirtualGpu:
         }
 
 
-def _in_trial_order(cards: list[Card], policy: str) -> list[Card]:
+def _in_trial_order(cards: list[Card], policy: str, order: tuple[int, ...]) -> list[Card]:
+    if order:
+        return [cards[number] for number in order]
     if policy == BINPACK:
         return sorted(cards, key=lambda card: -card.used_memory)
     if policy == SPREAD:

@@ -7,7 +7,8 @@ nothing more.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+import dataclasses
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -46,6 +47,9 @@ if TYPE_CHECKING:
     from hekla.engine.model.tasks import Job, Task
 
 _OTHER_GROUP_NAME = "scheduling.volcano.sh/group-name"
+
+CardOrder = Callable[[vgpu.VirtualGpu, vgpu.Cards, "PodClass", int], tuple[int, ...]]
+"""The cards of a node (by row) in the order in which a pod tries them; empty for the usual one."""
 
 FITS = -1
 SHOWN_EVERY = 10.0
@@ -143,6 +147,8 @@ class DeviceShare(Plugin):
         self._cards: dict[str, Known] = {}
         self._gone: set[str] = set()
         """Pods that this cycle evicts: whoever looks for cards is shown the node without them."""
+        self.card_order: CardOrder | None = None
+        """Another plugin that says which cards of a node are tried first."""
 
     def open(self, session: CycleView) -> None:
         self.nodes = session.state.nodes
@@ -331,7 +337,19 @@ class DeviceShare(Plugin):
     ) -> Fit | None:
         """None where the node has no such device: then the resources that it lacks speak."""
         cards = self._cards_of(device, table, row, without)
-        return None if cards is None else device.fit(cards, asker, self.arguments.policy)
+        if cards is None:
+            return None
+        if self.card_order is not None and isinstance(device, vgpu.VirtualGpu):
+            order = self.card_order(device, cards, asker.pods, row)
+            asker = dataclasses.replace(asker, order=order)
+        return device.fit(cards, asker, self.arguments.policy)
+
+    def shared_cards(self, rows: Rows) -> tuple[vgpu.VirtualGpu, CardTable] | None:
+        """The virtual GPUs of these nodes as they are now; None where the policy shares none."""
+        for device in self.devices:
+            if isinstance(device, vgpu.VirtualGpu):
+                return device, self._known(device, self.nodes, rows).table
+        return None
 
     def _cards_of(self, device: Device, table: NodeTable, row: int, without: str = "") -> Cards:
         facts = table.facts[row]
