@@ -75,6 +75,9 @@ DAEMONS = {
         "hekla.controllers.hypernode.daemon", "the hypernode controllers alone"
     ),
     "admission": Command("hekla.admission.daemon", "the admission webhooks"),
+    "metrics-server": Command(
+        "hekla.local.metrics_server.daemon", "what nodes and pods use, as metrics.k8s.io"
+    ),
 }
 
 

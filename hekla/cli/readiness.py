@@ -24,6 +24,7 @@ TITLES = {
     "agent": "node agent",
     "controllers": "batch controllers",
     "scheduler": "scheduler",
+    "metrics-server": "metrics server",
 }
 LEAST_TO_GO_ON = 2**20
 """Free bytes."""

@@ -36,6 +36,7 @@ DAEMONS = (
     "controllers",
     "kube-controllers",
     "admission",
+    "metrics-server",
 )
 ALL = "everything"
 NAMESPACE = "default"

@@ -24,7 +24,15 @@ from hekla.local.machine.processes import start_of
 from tests.local.home import LIMIT, Home, ask, below, home, until
 
 POD, CONFIG_MAP = core.POD.untyped, core.CONFIG_MAP.untyped
-PROCESSES = {"apiserver", "scheduler", "controllers", "admission", "agent", "kube-controllers"}
+PROCESSES = {
+    "apiserver",
+    "scheduler",
+    "controllers",
+    "admission",
+    "agent",
+    "kube-controllers",
+    "metrics-server",
+}
 
 
 @pytest.fixture(scope="module")

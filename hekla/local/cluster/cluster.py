@@ -385,6 +385,17 @@ class Cluster:
                 if self.nodes_leaving(settings)
                 else "",  # else it would bind pods to them until they are deleted
             ),
+            Program(
+                "metrics-server",
+                (
+                    "metrics-server",
+                    internal,
+                    f"--tls-cert-file={self.pki / 'metrics-server.crt'}",
+                    f"--tls-private-key-file={self.pki / 'metrics-server.key'}",
+                    f"--tls-ca-file={self.pki / 'ca.crt'}",
+                    f"--requestheader-client-ca-file={self.pki / 'front-proxy/ca.crt'}",
+                ),
+            ),
         ]
 
 

@@ -63,6 +63,9 @@ LEAVES = (
     # listen.
     Leaf("kubelet-client", "kube-apiserver-kubelet-client"),
     Leaf("admission", "hekla-admission", names=("localhost", "127.0.0.1", "::1"), client=False),
+    Leaf(
+        "metrics-server", "metrics-server", names=("metrics-server.kube-system.svc",), client=False
+    ),
     Leaf("admin", "kubernetes-admin", "system:masters", rsa=True),
 )
 
