@@ -111,6 +111,7 @@ def _run(arguments: Namespace) -> int:
     from hekla.engine.policies import default_policy
     from hekla.scheduler.replay import recorded_policy
     from hekla.simulator import report
+    from hekla.simulator.differences import differences
     from hekla.simulator.outcome import outcome
     from hekla.simulator.simulation import simulate
     from hekla.simulator.start_estimates import simulate_with_estimates
@@ -140,6 +141,8 @@ def _run(arguments: Namespace) -> int:
     outcomes = [outcome(name, run) for name, run in zip(names, runs)]
     for one, accuracy in zip(outcomes, found):
         one.estimates = accuracy
+    for one, run in zip(outcomes[1:], runs[1:]):
+        one.differences = differences(names[0], runs[0], run)
     print((report.as_json if arguments.output == "json" else report.table)(outcomes), end="")
     return 0
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hekla.engine.resources import PODS
+from hekla.simulator.differences import Differences
 from hekla.simulator.run import JobRun, Run
 from hekla.simulator.workload import MICROSECONDS
 
@@ -67,6 +68,8 @@ class Outcome:
     problems: list[str]
     estimates: Accuracy | None = None
     """Where starts were estimated."""
+    differences: Differences | None = None
+    """From the first of several policies."""
 
 
 def outcome(policy: str, run: Run) -> Outcome:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from hekla.simulator.differences import sentences
 from hekla.simulator.outcome import Figures, Outcome, slowdown_of
 from hekla.simulator.run import Run
 from hekla.simulator.workload import MICROSECONDS
@@ -38,6 +39,9 @@ def table(outcomes: Sequence[Outcome]) -> str:
         rows.append((one.policy, f"{one.makespan:,.0f}", f"{one.cycles:,}", used))
     lines += aligned(rows)
     lines += _estimates(outcomes)
+    for one in outcomes:
+        if one.differences is not None:
+            lines += ["", *sentences(one.policy, one.differences)]
     for one in outcomes:
         lines += [f"{one.policy}: {problem}" for problem in one.problems]
     lines += ["", "Times in seconds; slowdowns bounded at 10 s."]
