@@ -60,6 +60,7 @@ MODULES = (
     "benchmarks.scoreboard.kai",
     "benchmarks.scoreboard.kubescheduler",
     "benchmarks.scoreboard.kueue",
+    "benchmarks.scoreboard.pollux",
 )
 
 ROOT = Path(__file__).parents[1]

@@ -85,7 +85,7 @@ def measured() -> tuple[dict[str, Ours], dict[str, float]]:
 def shown(value: float) -> str:
     """Three digits at least, and no more than a measurement is worth."""
     digits = 0 if abs(value) >= 1000 else 1 if abs(value) >= 100 else 2 if abs(value) >= 1 else 3
-    return f"{value:,.{digits}f}"
+    return f"{value:,.{digits}f}" if value else "0"
 
 
 HEAD = """# Scoreboard
@@ -99,7 +99,7 @@ TAIL = """
 
 - Conservative backfill on the log: we know of no published value. Ours is in [performance](performance.md).
 - Gavel's other figures are curves, and KAI's results a dashboard, without numbers to compare with.
-- Kueue's third configuration, by topology, has bounds of a thousand seconds, which are called provisional there.
+- Kueue's fourth configuration, by devices that pods claim.
 
 ## Pollux's workloads
 

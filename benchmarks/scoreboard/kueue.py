@@ -18,7 +18,7 @@ from hekla.engine.world import policy
 from hekla.simulator.outcome import mean, wait_of
 from hekla.simulator.run import Run
 from hekla.simulator.simulation import simulate
-from hekla.simulator.workload import SimulatedJob, Workload, node, queue
+from hekla.simulator.workload import Role, SimulatedJob, Workload, node, queue
 
 MILLISECONDS = 1_000
 NOMINAL, BORROWING = 20, 100
@@ -38,6 +38,34 @@ class Case:
     sets: dict[str, tuple[int, int, int]]
 
 
+@dataclass(frozen=True)
+class Placed:
+    """A class of workloads that mind the topology: racks of nodes in one block."""
+
+    count: int
+    every: int
+    runs: int
+    priority: int
+    cpu: int
+    pods: int
+    topology: str
+    """`required` (a rack), `preferred` (a rack, else the block), or `balanced`: each slice in a rack."""
+    slice: int = 0
+
+
+RACKS, RACK, CPUS = 10, 64, 96
+"""Racks of the block, nodes of each, cpus of a node."""
+PLACED_QUEUES = 6
+PLACED = {
+    "small-required-rack": Placed(50, 200, 10_000, 50, 2, 4, "required"),
+    "medium-required-rack": Placed(30, 500, 15_000, 100, 4, 8, "required"),
+    "large-required-rack": Placed(20, 1000, 20_000, 200, 8, 16, "required"),
+    "small-preferred-rack": Placed(30, 300, 12_000, 100, 2, 4, "preferred"),
+    "medium-preferred-block": Placed(20, 400, 16_000, 150, 4, 8, "preferred"),
+    "medium-balanced-rack": Placed(15, 600, 18_000, 200, 4, 16, "balanced", 4),
+    "large-balanced-rack": Placed(10, 800, 25_000, 250, 8, 32, "balanced", 8),
+}
+TAS_WALL, TAS_SLOWEST = "kueue.tas.wall", "kueue.tas.slowest"
 CASES = {
     "baseline": Case(
         5, 6, {"small": (350, 100, 200), "medium": (100, 500, 500), "large": (50, 1200, 1000)}
@@ -46,13 +74,21 @@ CASES = {
         20, 100, {"small": (20, 20, 50), "medium": (7, 50, 100), "large": (3, 200, 200)}
     ),
 }
-FIGURES = tuple(
-    f"kueue.{case}.{what}" for case in CASES for what in ("wall", "usage", *CLASSES, "simulated")
+FIGURES = (
+    *(
+        f"kueue.{case}.{what}"
+        for case in CASES
+        for what in ("wall", "usage", *CLASSES, "simulated")
+    ),
+    TAS_WALL,
+    TAS_SLOWEST,
 )
 
 
 def measure(names: set[str]) -> Iterator[Figure]:
     """One simulation for each case."""
+    if names & {TAS_WALL, TAS_SLOWEST}:
+        yield from placed(names)
     for name, case in CASES.items():
         wanted = [one for one in FIGURES if one in names and one.startswith(f"kueue.{name}.")]
         if not wanted:
@@ -68,6 +104,93 @@ def measure(names: set[str]) -> Iterator[Figure]:
         )
         for figure in wanted:
             yield Figure(figure, *found[figure], said)
+
+
+def placed(names: set[str]) -> Iterator[Figure]:
+    """All workloads end, and how long the class waited that waited longest in the mean."""
+    rules = policy(
+        plugins=["priority", "gang", "predicates", "capacity", "network-topology-aware"],
+        actions="allocate, backfill",
+    )
+    (run,) = simulate(racked(), [rules])
+    waits = {
+        name: 1000 * mean([wait_of(one) for one in run.jobs if one.job.priority_class == name])
+        for name in PLACED
+    }
+    slowest = max(waits, key=lambda name: (waits[name], name))
+    ended = sum(1 for one in run.jobs if one.ended is not None)
+    said = f"{ended:,} of {len(run.jobs):,} workloads ended, {RACKS * RACK} nodes, {run.cycles:,} cycles"
+    if TAS_WALL in names:
+        yield Figure(TAS_WALL, run.until / MILLISECONDS, "ms", said)
+    if TAS_SLOWEST in names:
+        yield Figure(TAS_SLOWEST, waits[slowest], "ms", f"{said}; it is {slowest}")
+
+
+def racked() -> Workload:
+    """The nodes in their HyperNodes, and all workloads."""
+    cluster: list[Tree] = [
+        {"kind": "PriorityClass", "metadata": {"name": name}, "value": kind.priority}
+        for name, kind in PLACED.items()
+    ]
+    for rack in range(RACKS):
+        names = [f"node-{rack}-{number}" for number in range(RACK)]
+        cluster += [node(name, {"cpu": str(CPUS), "pods": "110"}) for name in names]
+        cluster.append(hyper_node(f"rack-{rack}", 1, "Node", names))
+    cluster.append(hyper_node("block", 2, "HyperNode", [f"rack-{rack}" for rack in range(RACKS)]))
+    jobs: list[SimulatedJob] = []
+    for number in range(PLACED_QUEUES):
+        cluster.append(queue(f"cq-{number}", spec={"deserved": {"cpu": "8500"}}))
+        for name, kind in PLACED.items():
+            for at in range(kind.count):
+                called = f"cq-{number}-{name}-{at}"
+                jobs.append(placed_job(called, name, kind, f"cq-{number}", at * kind.every))
+    return Workload(jobs, cluster)
+
+
+def hyper_node(name: str, tier: int, kind: str, members: list[str]) -> Tree:
+    chosen = [{"type": kind, "selector": {"exactMatch": {"name": one}}} for one in members]
+    return {
+        "kind": "HyperNode",
+        "metadata": {"name": name},
+        "spec": {"tier": tier, "members": chosen},
+    }
+
+
+def placed_job(name: str, of: str, kind: Placed, queued: str, submit: int) -> SimulatedJob:
+    rack = {"mode": "hard", "highestTierAllowed": 1}
+    spec: Tree = {"networkTopology": rack if kind.topology == "required" else {"mode": "soft"}}
+    roles: list[Role] = []
+    requests = {"cpu": str(kind.cpu)}
+    if kind.topology == "balanced":
+        slices = range(kind.pods // kind.slice)
+        spec = {
+            "subGroupPolicy": [
+                {
+                    "name": "slice",
+                    "subGroupSize": kind.slice,
+                    "minSubGroups": len(slices),
+                    "matchLabelKeys": ["slice"],
+                    "networkTopology": rack,
+                }
+            ]
+        }
+        roles = [
+            Role(f"slice-{at}", kind.slice, requests, {"labels": {"slice": f"{at}"}})
+            for at in slices
+        ]
+    return SimulatedJob(
+        name,
+        submit=submit * MILLISECONDS,
+        duration=kind.runs * MILLISECONDS,
+        requests=requests,
+        pods=kind.pods,
+        min_available=kind.pods,
+        queue=queued,
+        priority_class=of,
+        roles=roles,
+        overlay={"spec": spec},
+        processors=kind.cpu * kind.pods,
+    )
 
 
 def figures(case: Case, run: Run) -> dict[str, tuple[float, str]]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("swf", "openb", "recording", "yaml")
 _ENDINGS = {".swf": "swf", ".csv": "openb"}
-OUTPUTS = ("table", "csv", "json")
+OUTPUTS = ("table", "csv", "json", "svg")
 
 
 def main(argv: list[str]) -> int:
@@ -112,9 +112,11 @@ def _run(arguments: Namespace) -> int:
     from hekla.scheduler.replay import recorded_policy
     from hekla.simulator import report
     from hekla.simulator.differences import differences
+    from hekla.simulator.gantt import gantt
     from hekla.simulator.outcome import outcome
     from hekla.simulator.simulation import simulate
     from hekla.simulator.start_estimates import simulate_with_estimates
+    from hekla.simulator.workload import of_kind
 
     workload, recorded = read_workload(arguments)
     policies = _policies(arguments.policy)
@@ -137,6 +139,10 @@ def _run(arguments: Namespace) -> int:
         runs, found = simulate(workload, policies, until, progress, period), []
     if arguments.output == "csv":
         print(report.as_csv(names, runs), end="")
+        return 0
+    if arguments.output == "svg":
+        nodes = [str(one["metadata"]["name"]) for one in of_kind(workload.cluster, "Node")]
+        print(gantt(list(zip(names, runs)), nodes), end="")
         return 0
     outcomes = [outcome(name, run) for name, run in zip(names, runs)]
     for one, accuracy in zip(outcomes, found):

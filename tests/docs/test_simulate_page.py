@@ -12,7 +12,7 @@ from hekla.cli import simulate
 
 ROOT = Path(__file__).parents[2]
 SESSION = re.compile(r"```\n\$ hekla simulate ([^\n]*)\n(.*?)```", re.DOTALL)
-PAGES = ["docs/simulate.md", "docs/time.md"]
+PAGES = ["docs/claims.md", "docs/simulate.md", "docs/time.md"]
 
 
 @pytest.mark.parametrize("page", PAGES)
