@@ -41,7 +41,7 @@ def measure(names: set[str]) -> Iterator[Figure]:
     for name in FIGURES:
         if name in names:
             with cluster(nodes=0, fake_nodes=NODES) as made:
-                yield asyncio.run(day(made, name))
+                yield asyncio.run(day(made, name, SECONDS[name]))
 
 
 class Starts(Pods):
@@ -92,9 +92,9 @@ def job(name: str, queue: str, pods: int, cpu: str, memory: str, seconds: float)
     }
 
 
-async def day(made: Cluster, name: str) -> Figure:
-    """Each job is made at its moment, whether or not those before it have started."""
-    length = SECONDS[name]
+async def day(made: Cluster, name: str, length: float) -> Figure:
+    """So many seconds of it.  Each job is made at its moment, whether or not those before it have
+    started."""
     coming = arrivals(length)
     total = sum(one["spec"]["minAvailable"] for _, one in coming)
     async with (
@@ -124,7 +124,7 @@ async def day(made: Cluster, name: str) -> Figure:
         for key, value in sorted(spent.items(), key=lambda one: -one[1])[:4]
     )
     said = (
-        f"{total:,} pods in {len(coming)} jobs of {TEAMS} queues in {length} s, {total / length:.1f} a second; "
+        f"{total:,} pods in {len(coming)} jobs of {TEAMS} queues in {length:.0f} s, {total / length:.1f} a second; "
         f"median {quantile(waits, 0.5):.2f} s, longest {waits[-1]:.2f} s; of a core: {busiest}"
     )
     return Figure(name, quantile(waits, 0.99), "s", said)

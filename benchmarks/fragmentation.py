@@ -151,7 +151,7 @@ def fill(pods: Path, nodes: Path, by: Policy, seed: int) -> Filled:
             one = dataclasses.replace(job, name=f"p{at}")
             stamp = stamp_of(at * 1_000_000)
             group = {**pod_group(one, stamp), "status": {"phase": "Inqueue"}}
-            tree = pod(one, one.name, one.name, stamp)
+            tree = pod(one, one.templates()[0], one.name, one.name, stamp)
             state.upsert_pod_group(group)
             state.upsert_pod(tree)
             came[one.key] = one, group, tree

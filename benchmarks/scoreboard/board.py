@@ -97,22 +97,26 @@ and programs: the last column says what differs. A bound of a test is not a meas
 TAIL = """
 ## Left out
 
-- Conservative backfill on the log: we know of no published value. Ours is in [performance](performance.md).
+- Conservative backfill on the log: we know of no published value.
 - Gavel's other figures are curves, and KAI's results a dashboard, without numbers to compare with.
 - Kueue's fourth configuration, by devices that pods claim.
 
 ## Pollux's workloads
 
-`--pollux PATH` is the directory `simulator` of the artifact. It has `workloads/*.csv` with the columns `name`, `time` (seconds),
-`application`, `num_replicas` and `batch_size`, and `traces/APPLICATION/` with `placements.csv`, `scalability.csv` and
-`validation-BATCH.csv`, from which the length of a job follows. Where a workload has a column `duration` (seconds), that is its
-length, and no traces are read; PATH may then be a directory of workloads.
+`--pollux PATH` is the artifact, or its directory `simulator`. That has `workloads/*.csv` with the columns `name`, `time` (seconds),
+`application`, `num_replicas` (GPUs) and `batch_size`, and `traces/APPLICATION/` with `placements.csv`, `scalability.csv` and
+`validation-BATCH.csv`, from which the length of a job follows. Where a workload has a column `duration` (seconds on its GPUs), no
+traces are read, and PATH may be a directory of such files, or one of them.
 """
 
 
 def page(rows: list[Row], found: Mapping[str, Ours], seconds: Mapping[str, float]) -> str:
     """The page, from the same input the same to the byte."""
-    text = [HEAD, f"All tables took {sum(seconds.values()) / 60:.0f} minutes on 2 cores."]
+    took = sum(seconds.values()) / 60
+    text = [
+        HEAD,
+        f"The tables whose seconds are named took {took:.0f} minutes together, on 2 cores.",
+    ]
     for table in dict.fromkeys(row.table for row in rows):
         here = [row for row in rows if row.table == table]
         text += ["", f"## {table}", ""]
@@ -161,7 +165,7 @@ def main(
         for figure in measure(set(here), paths):
             found[figure.name] = Ours(figure.value, figure.unit, figure.conditions)
             print(printed(here.pop(figure.name), figure), flush=True)
-        if not any(row.figure not in found for row in rows if row.table == table):
+        if not here and all(row in chosen for row in rows if row.table == table):
             seconds[table] = round(time.perf_counter() - began)
         for name in here:
             print(f"{name:<28} {'not measured':>12}", flush=True)

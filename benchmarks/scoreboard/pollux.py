@@ -45,7 +45,7 @@ THRESHOLDS = "16h"
 """GPU-hours after which a job goes behind those with less, as in the artifact's `tiresias.py`."""
 RESTART = 30 * MICROSECONDS
 """A job that was stopped goes on where it was after so long, as in the artifact's `simulator.py`."""
-COLUMNS = ("name", "time", "application", "num_replicas", "batch_size")
+COLUMNS = ("name", "time", "num_replicas")
 NEARLY = 1e-8
 
 
@@ -53,7 +53,7 @@ def measure(names: set[str], path: Path) -> Iterator[Figure]:
     """Each workload alone on the cluster, and the mean of all."""
     if LAS not in names:
         return
-    means = {one.stem: completion(one, path / "traces") / 3600 for one in workloads(path)}
+    means = {one.stem: completion(one) / 3600 for one in workloads(path)}
     said = ", ".join(f"{name} {hours:.2f}" for name, hours in means.items())
     yield Figure(
         LAS,
@@ -64,14 +64,14 @@ def measure(names: set[str], path: Path) -> Iterator[Figure]:
 
 
 def workloads(path: Path) -> list[Path]:
-    """The files, by name.  Raises InputError."""
-    directory = path / "workloads" if (path / "workloads").is_dir() else path
-    found = sorted(directory.glob("*.csv"))
-    if not found:
-        raise InputError(
-            f"{directory}: there is no *.csv in it; docs/scoreboard.md says what is read"
-        )
-    return found
+    """The files, by name: of the artifact, of its directory `simulator`, or of one with workloads
+    alone; or a single file.  Raises InputError."""
+    if path.is_file():
+        return [path]
+    for directory in (path / "simulator" / "workloads", path / "workloads", path):
+        if found := sorted(directory.glob("*.csv")):
+            return found
+    raise InputError(f"{path}: there is no *.csv in it; docs/scoreboard.md says what is read")
 
 
 def rules() -> Policy:
@@ -93,34 +93,37 @@ def rules() -> Policy:
     )
 
 
-def completion(path: Path, traces: Path) -> float:
+def completion(path: Path) -> float:
     """Mean seconds from arrival to end."""
-    (run,) = simulate(read(path, traces), [rules()], period=PERIOD)
+    (run,) = simulate(read(path), [rules()], period=PERIOD)
     ended = [one.ended - one.job.submit for one in run.jobs if one.ended is not None]
     if len(ended) < len(run.jobs):
         raise RuntimeError(f"{path.name}: {len(run.jobs) - len(ended)} jobs never ended")
     return statistics.fmean(ended) / MICROSECONDS
 
 
-def read(path: Path, traces: Path) -> Workload:
-    """The jobs of a workload on its cluster.  Raises InputError."""
+def read(path: Path) -> Workload:
+    """The jobs of a workload on its cluster.  The traces are those beside the workload's directory.
+    Raises InputError."""
+    traces = path.parent.parent / "traces"
     applications: dict[str, Application] = {}
     jobs = []
     for number, row in enumerate(rows(path, COLUMNS), 2):
         try:
-            submit, gpus, batch = (
-                float(row["time"]),
-                int(row["num_replicas"]),
-                int(row["batch_size"]),
-            )
+            submit, gpus = float(row["time"]), int(row["num_replicas"])
             lasts = float(row["duration"]) if row.get("duration") else None
+            batch = int(row["batch_size"]) if lasts is None else 0
+            name = row["application"] if lasts is None else ""
+        except KeyError as error:
+            raise InputError.at(
+                str(path), number, f"no column {error}, and no duration either"
+            ) from None
         except ValueError as error:
             raise InputError.at(str(path), number, f"{error}: numbers are expected") from None
         if not 1 <= gpus <= NODES * OF_A_NODE:
             raise InputError.at(
                 str(path), number, f"num_replicas = {gpus}: from 1 to {NODES * OF_A_NODE}"
             )
-        name = row["application"]
         if lasts is None and name not in applications:
             applications[name] = Application(traces / name)
         seconds = applications[name].length(gpus, batch) if lasts is None else lasts

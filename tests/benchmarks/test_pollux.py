@@ -49,7 +49,7 @@ def test_a_short_job_does_not_wait_for_a_long_one(tmp_path: Path) -> None:
     (found,) = pollux.workloads(path)
     # long: 900 s, then it waits for 1,800 s and starts again; short: waits from 600 to 900.
     long, short = 7200 + 1800 + 30, 300 + 1800
-    assert pollux.completion(found, path / "traces") == pytest.approx((long + short) / 2, abs=60)
+    assert pollux.completion(found) == pytest.approx((long + short) / 2, abs=60)
 
 
 def test_means_of_all_workloads(tmp_path: Path) -> None:
@@ -71,7 +71,22 @@ def test_what_cannot_be_read_is_said(tmp_path: Path, row: str, problem: str) -> 
     path = artifact(tmp_path, row)
     (found,) = pollux.workloads(path)
     with pytest.raises(InputError, match=problem):
-        pollux.read(found, path / "traces")
+        pollux.read(found)
+
+
+def test_a_workload_may_say_how_long_jobs_take(tmp_path: Path) -> None:
+    """Then its name, arrival and number of GPUs are enough, and a file is, too."""
+    path = tmp_path / "mine.csv"
+    path.write_text("name,time,num_replicas,duration\none,0,4,3600\n")
+    (figure,) = pollux.measure({pollux.LAS}, path)
+    assert figure.value == pytest.approx(1.0)
+
+
+def test_neither_a_length_nor_what_it_follows_from(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text("name,time,num_replicas\none,0,4\n")
+    with pytest.raises(InputError, match=r"mine.csv:2: no column 'batch_size', and no duration"):
+        pollux.read(path)
 
 
 def test_an_empty_directory_is_refused(tmp_path: Path) -> None:
