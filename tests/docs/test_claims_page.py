@@ -37,9 +37,15 @@ def test_pictures_are_drawn_again_to_the_byte(
         assert capsys.readouterr().out == (ROOT / "docs" / picture).read_text(), picture
 
 
-def claim(name: str, jobs: str, rules: str) -> Run:
+def claim(name: str, jobs: str, rules: str, **other: str) -> Run:
+    """A recipe under one of its policies; `other`: words of the file in place of which others
+    stand."""
     directory = CLAIMS / name
-    workload = jobfile.read((directory / f"{jobs}.yaml").read_text(), jobs)
+    text = (directory / f"{jobs}.yaml").read_text()
+    for old, new in other.items():
+        assert f"{old}: " in text
+        text = re.sub(rf"\b{old}: \d+", f"{old}: {new}", text, count=1)
+    workload = jobfile.read(text, jobs)
     policy = read_policy(yaml.safe_load((directory / f"{rules}.yaml").read_text()))
     (run,) = simulation.simulate(workload, [policy])
     return run
@@ -64,6 +70,16 @@ def held(run: Run) -> str:
 
 def of_kind(run: Run, name: str) -> Sequence[JobRun]:
     return [one for one in run.jobs if one.job.name.rpartition("-")[0] == name]
+
+
+@pytest.mark.parametrize("room", range(6, 12))
+def test_a_gang_takes_its_time_whatever_room_there_is(room: int) -> None:
+    """For six to eleven pods.  Pod by pod, two jobs end only where one has five of its six pods
+    beside the other, and three never do."""
+    for number in (1, 2, 3):
+        assert held(claim("gang", f"jobs-{number}", "gang", count=f"{room}")) == "24"
+    alone = [held(claim("gang", f"jobs-{n}", "pod-at-a-time", count=f"{room}")) for n in (1, 2, 3)]
+    assert alone == ["24", "36" if room == 11 else "never", "never"]
 
 
 def minutes_of_trainings(run: Run) -> float:
