@@ -15,12 +15,14 @@ import logging
 import math
 import ssl
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from hekla.api.text import quantity
 from hekla.api.text.times import instant
+from hekla.engine.model.resources import CPU, MEMORY
 from hekla.engine.model.state import State
 from hekla.engine.plugins.placement.usage import PERIOD, interval
 from hekla.kube.client import Client
@@ -30,12 +32,16 @@ from hekla.kube.http.client import TransportError
 log = logging.getLogger(__name__)
 
 PROMETHEUS, ADAPTOR, ELASTICSEARCH = "prometheus", "prometheus_adaptor", "elasticsearch"
+METRICS_SERVER = "metrics_server"
 ROUND = 60.0
 """Seconds that one round of questions may take."""
 AT_ONCE = 8
 LARGEST = 1 << 20
 """Bytes of the largest answer that is read."""
 CUSTOM_METRICS = "/apis/custom.metrics.k8s.io/v1beta2"
+NODE_METRICS = "/apis/metrics.k8s.io/v1beta1/nodes"
+WINDOW = 600.0
+"""Seconds over which usage is averaged, by whoever measures it or here."""
 FAILURES = (OSError, ValueError, TypeError, KeyError, AttributeError, ApiError, TransportError)
 
 
@@ -45,6 +51,27 @@ class Load(NamedTuple):
     cpu: float
     memory: float
     at: float
+
+
+class Averages:
+    """Usage of nodes over the window, from measurements of a moment each."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, deque[Load]] = {}
+
+    def take(self, found: Mapping[str, Load]) -> dict[str, Load]:
+        """Take in measurements; gives the averages of the nodes that they are of."""
+        self._seen = {node: seen for node, seen in self._seen.items() if node in found}
+        averages = {}
+        for node, load in found.items():
+            seen = self._seen.setdefault(node, deque())
+            if not seen or load.at > seen[-1].at:
+                seen.append(load)
+            while seen[0].at < load.at - WINDOW:
+                seen.popleft()
+            cpu, memory = (sum(one[column] for one in seen) / len(seen) for column in (0, 1))
+            averages[node] = Load(cpu, memory, load.at)
+        return averages
 
 
 def cpu_query(node: str) -> str:
@@ -75,6 +102,7 @@ class LoadCollector:
         self.settings = settings
         self.changed = changed
         self.complained = ""
+        self.averages = Averages()
 
     async def run(self) -> None:
         """Collect until cancelled."""
@@ -124,7 +152,11 @@ class LoadCollector:
             return await self.each(lambda node: self.elasticsearch(settings, node))
         if kind == ADAPTOR:
             return await self.adaptor()
-        raise ValueError(f"type {kind!r}: {PROMETHEUS}, {ADAPTOR} or {ELASTICSEARCH}")
+        if kind == METRICS_SERVER:
+            return self.averages.take(await self.metrics_server())
+        raise ValueError(
+            f"type {kind!r}: {PROMETHEUS}, {ADAPTOR}, {METRICS_SERVER} or {ELASTICSEARCH}"
+        )
 
     async def each(self, ask: Callable[[str], Load]) -> dict[str, Load]:
         """Ask about every node, a few at a time."""
@@ -180,6 +212,25 @@ class LoadCollector:
             for name, both in seen.items()
         }
 
+    async def metrics_server(self) -> dict[str, Load]:
+        """The usage of nodes at this moment by the resource metrics API, in percent of what the
+        machine has; nodes that it does not name keep their values."""
+        answer = await self.client.request("GET", NODE_METRICS)
+        table = self.state.nodes
+        cores, memory = (table.capacity(table.space.column(one)) for one in (CPU, MEMORY))
+        found = {}
+        for item in json.loads(answer.body).get("items") or ():
+            row = table.rows.get(item["metadata"]["name"])
+            if row is None:
+                continue
+            usage = item["usage"]
+            found[item["metadata"]["name"]] = Load(
+                _percent(quantity.milli(usage["cpu"]), cores[row]),
+                _percent(quantity.milli(usage["memory"]) / 1000, memory[row]),
+                instant(item["timestamp"]),
+            )
+        return found
+
     def elasticsearch(self, settings: Mapping[str, str], node: str) -> Load:
         body = {
             "size": 0,
@@ -213,6 +264,10 @@ class LoadCollector:
 
 def _address(settings: Mapping[str, str]) -> str:
     return settings.get("address", "").rstrip("/")
+
+
+def _percent(used: float, whole: float) -> float:
+    return 100.0 * used / whole if whole > 0 else 0.0
 
 
 def _sound(value: float) -> float:

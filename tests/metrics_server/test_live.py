@@ -18,8 +18,11 @@ import pytest_asyncio
 
 from hekla.api.text import quantity
 from hekla.api.trees import Json
+from hekla.engine.policies import default_policy
+from hekla.engine.world import World
 from hekla.kube.errors import ApiError, NotFound
 from hekla.local.kubelet.nodes.own_nodes import FAKE_NAME
+from hekla.scheduler.node_usage import LoadCollector
 from tests.apiserver_process import ApiServerProcess
 from tests.kubelet.live_cluster import NODE_NAME, PATIENCE, POD, Cluster, cluster
 
@@ -128,6 +131,16 @@ async def test_a_pod_on_a_fake_node_uses_what_it_says(live: Live) -> None:
     assert shown["modest"] == {"cpu": "1000000n", "memory": "1024Ki"} == shown["odd"]
     node = await live.get(f"{METRICS}/nodes/{FAKE}")
     assert node["usage"] == {"cpu": "752000000n", "memory": f"{1048576 + 2048}Ki"}
+
+
+async def test_the_scheduler_reads_them(live: Live) -> None:
+    await live.until(f"{METRICS}/nodes", lambda it: len(it["items"]) == 3)
+    here = World(default_policy())
+    here.nodes(NODE_NAME, FAKE, cpu=2, memory=4 << 30)
+    settings = {"type": "metrics_server"}
+    collector = LoadCollector(live.cluster.client, here.state, lambda: settings, lambda: None)
+    found = await collector.ask(settings)
+    assert found[NODE_NAME].memory > 0 and found[FAKE].cpu >= 0
 
 
 async def test_what_is_not_there(live: Live) -> None:

@@ -127,6 +127,44 @@ async def test_the_adaptor_names_its_nodes_and_times():
     assert found == {"busy": (93.0, 25.0, 1767225600.0)}
 
 
+class MetricsServer:
+    """The resource metrics API, a measurement a minute later each time."""
+
+    def __init__(self) -> None:
+        self.minute = 0
+
+    async def request(self, method: str, path: str) -> Any:
+        assert (method, path) == ("GET", "/apis/metrics.k8s.io/v1beta1/nodes")
+        items = [
+            {
+                "metadata": {"name": name},
+                "timestamp": f"2026-01-01T00:{self.minute:02}:00Z",
+                "usage": {"cpu": f"{self.minute * 800_000_000}n", "memory": "1Gi"},
+            }
+            for name in ("busy", "unknown")
+        ]
+        self.minute += 1
+
+        class Answer:
+            body = json.dumps({"items": items}).encode()
+
+        return Answer()
+
+
+async def test_the_metrics_servers_measurements_are_averaged_here():
+    here = world()
+    here.nodes("large", cpu=16, memory=8 << 30)
+    settings = {"type": "metrics_server"}
+    made = collector(here, settings, MetricsServer())
+    found = await made.ask(settings)
+    assert found["busy"][:1] == (0.0,) and set(found) == {"busy"}
+    assert (await made.ask(settings))["busy"].cpu == pytest.approx(5.0)
+    for _ in range(18):
+        found = await made.ask(settings)
+    # The last eleven minutes, of 20: from 9 to 19 times a tenth of 8 cores.
+    assert found["busy"].cpu == pytest.approx(140.0)
+
+
 async def test_a_kind_that_nobody_knows_is_said_once(caplog):
     settings = {"type": "crystal ball", "interval": "1ms"}
     made = collector(world(), settings)
