@@ -56,6 +56,8 @@ class Evicted:
     task: Task
     before: Status
     reason: str
+    purpose: str = ""
+    """What it is for, where it is for nobody's room."""
 
 
 Operation = Placed | Evicted
@@ -98,8 +100,8 @@ class Statement:
     def pipeline(self, task: Task, row: int, evicted_for: bool = False) -> None:
         self.place([task], np.array([row]), Status.PIPELINED, evicted_for)
 
-    def evict(self, task: Task, reason: str) -> None:
-        operation = Evicted(task, task.status, reason)
+    def evict(self, task: Task, reason: str, purpose: str = "") -> None:
+        operation = Evicted(task, task.status, reason, purpose)
         self._do(operation)
         self.operations.append(operation)
 
@@ -193,7 +195,7 @@ class Statement:
         session, task, reason = self.session, operation.task, operation.reason
         job, votes = task.job, session.votes
         node = session.state.nodes.names[task.row]
-        purpose = "" if preemptor is None else purpose_of(preemptor, job)
+        purpose = operation.purpose if preemptor is None else purpose_of(preemptor, job)
         notice = votes.eviction_notice(task) if operation.before is Status.RUNNING else 0.0
         if notice > 0:
             at = math.ceil(session.now + notice)
