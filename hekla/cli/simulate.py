@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("swf", "openb", "recording", "yaml")
 _ENDINGS = {".swf": "swf", ".csv": "openb"}
-OUTPUTS = ("table", "csv", "json", "svg")
+OUTPUTS = ("table", "csv", "json", "html", "svg")
 
 
 def main(argv: list[str]) -> int:
@@ -114,6 +114,7 @@ def _run(arguments: Namespace) -> int:
     from hekla.simulator.differences import differences
     from hekla.simulator.gantt import gantt
     from hekla.simulator.outcome import outcome
+    from hekla.simulator.page.page import page
     from hekla.simulator.simulation import simulate
     from hekla.simulator.start_estimates import simulate_with_estimates
     from hekla.simulator.workload import of_kind
@@ -149,6 +150,10 @@ def _run(arguments: Namespace) -> int:
         one.estimates = accuracy
     for one, run in zip(outcomes[1:], runs[1:]):
         one.differences = differences(names[0], runs[0], run)
+    if arguments.output == "html":
+        title = Path(arguments.workload or arguments.cluster).name
+        print(page(f"{title}: {', '.join(names)}", outcomes, runs), end="")
+        return 0
     print((report.as_json if arguments.output == "json" else report.table)(outcomes), end="")
     return 0
 

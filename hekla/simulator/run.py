@@ -73,6 +73,8 @@ class Run:
     until: int = 0
     """The last moment that was looked at."""
     cycles: int = 0
+    nodes: int = 0
+    """How many there were at the beginning."""
     capacity: dict[str, float] = field(default_factory=dict)
     used: dict[str, float] = field(default_factory=dict)
     """Resource -> what was held, times the seconds that it was."""

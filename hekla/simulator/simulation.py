@@ -112,6 +112,7 @@ class Simulation:
                 elif one.moment is not None:
                     start = job.submit if one.after_admission else 0
                     self._comes(max(start + one.moment, 0), 2, (self.runs[job.key], one))
+        self.outcome.nodes = len(self.state.nodes.rows)
         self.outcome.capacity = {
             name: amount for name, amount in self.state.nodes.total().items() if amount
         }
