@@ -15,7 +15,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from hekla.admission.certificates import Files, Own, Source, bundle, stamp_of
+from hekla.admission.certificates import (
+    CertificateError,
+    Files,
+    Own,
+    Source,
+    bundle,
+    context_of,
+    show,
+    stamp_of,
+)
+from hekla.admission.lookups import CachedLookup
 from hekla.admission.registration import Where, register
 from hekla.admission.registry import ADMISSIONS, Admission
 from hekla.admission.review import (
@@ -27,12 +37,10 @@ from hekla.admission.review import (
 )
 from hekla.admission.reviews import Request
 from hekla.admission.rules import groups
-from hekla.admission.rules.lookups import CachedLookup
 from hekla.admission.server import ReviewServer
 from hekla.api.sizes import MOST_PODS, MOST_TASKS
 from hekla.kube import daemon as daemons
 from hekla.kube import notify
-from hekla.kube.connection.serving import CertificateError, context_of, show
 from hekla.kube.daemon import Daemon, DaemonError
 from hekla.kube.errors import ApiError
 from hekla.kube.events import Recorder
@@ -171,8 +179,10 @@ class Service:
         except CertificateError as error:
             raise DaemonError(str(error)) from error
         self.authority = self.pair.authority
-        topologies = any(admission.resource == "hypernodes" for admission in self.admissions)
-        self.lookup = CachedLookup(daemon.client, topologies=topologies)
+        served = {admission.resource for admission in self.admissions}
+        self.lookup = CachedLookup(
+            daemon.client, topologies="hypernodes" in served, reservations="reservations" in served
+        )
         self.recorder = Recorder(daemon.client, "volcano-admission")
         self.server: ReviewServer | None = None
         self.registered = False

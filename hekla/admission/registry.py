@@ -22,6 +22,7 @@ from hekla.admission.rules import (
     podgroups,
     pods,
     queues,
+    reservations,
 )
 from hekla.api.text.quantity import QuantityError
 
@@ -31,6 +32,7 @@ BATCH = "batch.volcano.sh", "v1alpha1"
 SCHEDULING = "scheduling.volcano.sh", "v1beta1"
 FLOW = "flow.volcano.sh", "v1alpha1"
 TOPOLOGY = "topology.volcano.sh", "v1alpha1"
+RESERVING = "scheduling.hekla.io", "v1alpha1"
 CORE = "", "v1"
 
 
@@ -167,6 +169,26 @@ ADMISSIONS = {
             CU,
             "",
             validate=hypernodes.validate,
+            namespace_selector=False,
+            side_effects="None",
+        ),
+        Admission(
+            "/reservations/mutate",
+            "mutatereservation.hekla.io",
+            *RESERVING,
+            CU,
+            "expect operation to be 'CREATE' or 'UPDATE'",
+            mutate=reservations.mutate,
+            namespace_selector=False,
+            side_effects="None",
+        ),
+        Admission(
+            "/reservations/validate",
+            "validatereservation.hekla.io",
+            *RESERVING,
+            CU,
+            "expect operation to be 'CREATE' or 'UPDATE'",
+            validate=reservations.validate,
             namespace_selector=False,
             side_effects="None",
         ),

@@ -36,6 +36,10 @@ class Lookup(Protocol):
 
     def namespace(self, name: str) -> Tree | None: ...
 
+    def reservations(self) -> Iterable[Tree]:
+        """The Reservations; none if they are not watched."""
+        ...
+
     def hypernode(self, name: str) -> Tree | None:
         """The HyperNode; None also if HyperNodes are not watched."""
         ...
@@ -98,7 +102,9 @@ class StaticLookup:
         queues: Iterable[Tree] = (),
         namespaces: Iterable[Tree] = (),
         hypernodes: Iterable[Tree] = (),
+        reservations: Iterable[Tree] = (),
     ) -> None:
+        self._reservations = tuple(reservations)
         self._hypernodes = {name_of(hypernode): hypernode for hypernode in hypernodes}
         self._queues = {name_of(queue): queue for queue in queues}
         self._namespaces = {name_of(namespace): namespace for namespace in namespaces}
@@ -114,6 +120,9 @@ class StaticLookup:
 
     def namespace(self, name: str) -> Tree | None:
         return self._namespaces.get(name)
+
+    def reservations(self) -> Iterable[Tree]:
+        return self._reservations
 
     def hypernode(self, name: str) -> Tree | None:
         return self._hypernodes.get(name)

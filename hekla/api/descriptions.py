@@ -17,6 +17,7 @@ KINDS = {
     "HyperNode": "A domain of the network: nodes, or smaller domains, that reach each other equally fast.",
     "Numatopology": "The NUMA nodes of a node's processors and what is free on each; it bears the name of its node.",
     "NodeShard": "The nodes that one of several schedulers has for itself.",
+    "Reservation": "Nodes that are kept for their owners in a window of time; for nobody, where it is for maintenance.",
     "ColocationConfiguration": "How the memory of pods is protected on nodes that they share with others.",
 }
 
@@ -212,6 +213,46 @@ FIELDS = {
         "nodesInUse": "The nodes that it has.",
         "nodesToAdd": "The nodes that it is still to get.",
         "nodesToRemove": "The nodes that it is still to give away.",
+    },
+    "ReservationSpec": {
+        "nodes": "Which nodes: by name, by labels, or so many of a shape.",
+        "window": "When: once, or by a schedule.",
+        "owners": "Whose jobs may use the nodes meanwhile; nobody's where it is empty, as for maintenance.",
+        "drain": "What becomes of others' pods that still run when a window opens: Wait lets them end, Evict evicts them.",
+        "overlap": "Whether it may share nodes and time with other reservations that say so too.",
+    },
+    "ReservedNodes": {
+        "names": "Their names.",
+        "selector": "The labels that they have.",
+        "count": "How many, of those with the names, labels and resources; those that are free soonest, chosen once.",
+        "resources": "What each has at least, when it is empty.",
+    },
+    "Window": {
+        "start": "When it opens; with a schedule, before when it does not.",
+        "end": "When it closes; with a schedule, after when it does not open.",
+        "duration": "How long it is open, such as 2h.",
+        "schedule": "When it opens again and again: five fields of cron, or @daily, @weekly and the like.",
+        "timeZone": "The zone of the schedule, such as Europe/Vienna; UTC where none is named.",
+    },
+    "Owners": {
+        "queues": "All jobs of these queues.",
+        "users": "All jobs of these users: hekla.io/user of the PodGroup, else its namespace.",
+        "jobs": "These jobs, as namespace/name.",
+    },
+    "ReservationStatus": {
+        "state": "Pending, Draining, Active, Ended, or what is wrong: Failed, Conflict.",
+        "reason": "Why, in a word.",
+        "message": "Why, in a sentence.",
+        "start": "When the window opens, or has opened.",
+        "end": "When it closes.",
+        "nodes": "The nodes that it has.",
+        "occupants": "Pods of others that may still run on them when the window is open; the first of them.",
+        "past": "How many windows have closed.",
+    },
+    "Occupant": {
+        "pod": "Its namespace and name.",
+        "node": "Where it runs.",
+        "until": "When it ends at the latest; absent where nobody says.",
     },
     "ColocationConfigurationSpec": {
         "selector": "The pods that it is for.",

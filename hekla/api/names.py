@@ -15,13 +15,6 @@ DEFAULT_SCHEDULER = "default-scheduler"
 DEFAULT_QUEUE = "default"
 ROOT_QUEUE = "root"
 
-# Where the scheduler says what it knows (`vcctl job explain --what-if`).
-SNAPSHOT_PATH = "/snapshot"
-SNAPSHOT_CONFIG_MAP = (
-    "hekla-scheduler-snapshot"  # in the scheduler's namespace: address, authority, pod
-)
-SNAPSHOT_SERVER = "hekla-scheduler"  # the name that its certificate is for
-
 # The identity of a job's pods (pods: annotation and label unless said otherwise).
 TASK_SPEC = "volcano.sh/task-spec"
 TASK_INDEX = "volcano.sh/task-index"
@@ -57,6 +50,8 @@ EXPLANATION = "hekla.io/explanation"
 WALLTIME = "hekla.io/walltime"
 # Queue annotation: the walltime of its jobs that say nothing; Hekla's own
 DEFAULT_WALLTIME = "hekla.io/default-walltime"
+# annotation of a Job or PodGroup: the Reservation in whose windows, and on whose nodes, it runs; Hekla's own
+RESERVATION = "hekla.io/reservation"
 
 # Grouping, queueing, gating.
 GROUP_NAME = "scheduling.k8s.io/group-name"  # pod annotation

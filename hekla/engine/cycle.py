@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 from hekla.engine.actions import ACTIONS
 from hekla.engine.actions.notices import evict_on_notice, review_notices
+from hekla.engine.actions.reservations import serve_reservations
 from hekla.engine.explain.unanswered import Unanswered
 from hekla.engine.framework.faults import fault
 from hekla.engine.framework.hooks import Hooks
@@ -41,7 +42,8 @@ def cycle(
     give the same decisions, in any process.
     """
     hooks = hooks_of(state, policy)
-    if state.settled == (state.version, hooks) and not hooks.read_clock:
+    rests = state.settled == (state.version, hooks) and not hooks.read_clock
+    if rests and not state.reservations.due(now):
         return Decisions()
     with uncollected():
         return _run(state, policy, hooks, now, uid, stage)
@@ -59,6 +61,8 @@ def _run(
             # Whatever broke, the next action and the next cycle go on; what was half done is
             # undone.
             session.broke_off(f"action {name}", error)
+    if state.reservations:
+        serve_reservations(session)
     if state.eviction_notices.given:
         evict_on_notice(session)
     decided = close_session(session, stage)
@@ -88,7 +92,11 @@ def open_session(
     stage("open", "")
     state.count_changes()
     state.cycle += 1
-    hooks.part(Placer).lookahead.begin_cycle(state.nodes)
+    placer = hooks.part(Placer)
+    placer.lookahead.begin_cycle(state.nodes)
+    if state.reservations:
+        state.reservations.open(now)
+    placer.filters.open(state.reservations)
     session = Session(state, hooks, now, uid or f"cycle-{state.cycle}")
     session.stage = stage
     session.total = state.nodes.total()

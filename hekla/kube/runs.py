@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from hekla.kube.schedule import Schedule
+from hekla.api.text.schedule import Schedule
 
 DELTA = 0.1
 """Seconds that are added to the wait for a scheduled time, so that it has come for certain."""

@@ -13,10 +13,11 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, NamedTuple
 
+import msgspec
 from msgspec import UNSET
 from prometheus_client import Histogram
 
-from hekla.api import nodeinfo, scheduling, shard, topology
+from hekla.api import nodeinfo, reservation, scheduling, shard, topology
 from hekla.api.kubernetes import claims, core, policy, priority, resource, storage
 from hekla.api.names import WAITING
 from hekla.api.text.times import stamp
@@ -28,6 +29,7 @@ from hekla.engine.model.decisions import (
     EvictionNotice,
     PodCondition,
     QueueStatus,
+    ReservationStatus,
     ShardStatus,
 )
 from hekla.engine.model.evictions.notices import EVICT_AT, EVICT_FOR
@@ -154,6 +156,8 @@ class Binder:
             self.defer_queue_status(queue)
         for shard_status in decisions.shards:
             self.write_in_order(f"shard {shard_status.name}", self.write_shard(shard_status))
+        for reserved in decisions.reservations or ():
+            self.write_in_order(f"reservation {reserved.name}", self.write_reservation(reserved))
         for pod in decisions.gates:
             self.launch(self.lift_gate(pod))
         for freed in decisions.freed:
@@ -497,6 +501,17 @@ class Binder:
             self.client.patch(shard.NODE_SHARD, shard_status.name, patch, subresource="status"),
         )
 
+    async def write_reservation(self, reserved: ReservationStatus) -> None:
+        status = msgspec.to_builtins(reserved)
+        name, uid = status.pop("name"), status.pop("uid")
+        for field in ("start", "end"):
+            status[field] = status[field] or None  # an empty text is no time to the API server
+        patch = {"metadata": {"uid": uid}, "status": status}
+        await self.attempt(
+            name,
+            self.client.patch(reservation.RESERVATION, name, patch, subresource="status"),
+        )
+
     async def attempt(self, key: str, write: Coroutine[Any, Any, Any]) -> bool:
         """Await a write whose failure must not stop the scheduler.  Returns False if it failed; an
         object that is gone counts as written."""
@@ -552,6 +567,7 @@ API_VERSIONS = {
         topology.HYPER_NODE,
         shard.NODE_SHARD,
         nodeinfo.NUMATOPOLOGY,
+        reservation.RESERVATION,
         policy.POD_DISRUPTION_BUDGET,
         priority.PRIORITY_CLASS,
         resource.RESOURCE_CLAIM,

@@ -40,14 +40,16 @@ class CycleTimer:
         self.clock = clock
         self.last_change = -math.inf
 
-    async def next_cycle(self, took: float) -> None:
+    async def next_cycle(self, took: float, due: float = math.inf) -> None:
         """Wait for a change and for those that come with it, or for the end of the period.  `took`:
-        seconds of the last cycle."""
-        await asyncio.sleep(max(SHORTEST_REST, took))
+        seconds of the last cycle; `due`: seconds after which a cycle has something to decide,
+        changes or none."""
+        rest = max(SHORTEST_REST, took)
+        await asyncio.sleep(rest)
         try:
             # Not wait_for: until Python 3.12 it loses a cancellation that comes together with the
             # change.
-            async with asyncio.timeout(self.period):
+            async with asyncio.timeout(min(self.period, max(due - rest, 0.0))):
                 await self.changed.wait()
         except TimeoutError:
             return

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from hekla.api import nodeinfo, scheduling, shard, topology
+from hekla.api import nodeinfo, reservation, scheduling, shard, topology
 from hekla.api.kinds import Kind
 from hekla.api.kubernetes import apps, claims, core, policy, priority, resource, services, storage
 from hekla.engine.model.shards import NONE
@@ -150,6 +150,7 @@ def sources(
         other(storage.CSI_DRIVER),
         other(storage.CSI_STORAGE_CAPACITY),
         other(nodeinfo.NUMATOPOLOGY),
+        *([other(reservation.RESERVATION)] if batch else ()),
         other(services.SERVICE),
         other(apps.REPLICA_SET),
         other(apps.STATEFUL_SET),

@@ -15,6 +15,7 @@ from hekla.simulator.workload import InputError, Workload, of_kind, queue
 
 KINDS = (
     "Node", "Queue", "PriorityClass", "HyperNode", "Namespace", "ResourceQuota", "PodDisruptionBudget",
+    "Reservation",
     "Pod", "PodGroup", "Job",
 )  # fmt: skip
 """What is taken; Jobs are those of batch.volcano.sh."""

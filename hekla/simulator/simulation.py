@@ -7,6 +7,7 @@ taken to have happened at once: a bound pod runs, an evicted one is gone and its
 from __future__ import annotations
 
 import heapq
+import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
@@ -42,6 +43,8 @@ SERVING = frozenset(
     ("enqueue", "allocate", "backfill", "preempt", "reclaim", "gangpreempt", "gangreclaim")
 )
 """Actions that do nothing when no pod waits."""
+MOST_EDGES = 200
+"""So many windows of reservations may open or close in a row while nothing else happens."""
 MOST_CYCLES = 100
 """Cycles at one moment, after which the policy is taken to go in a circle."""
 
@@ -95,6 +98,8 @@ class Simulation:
         self._made = 0
         self.done: dict[str, list[str]] = {}
         """Pods that have ended, of each job that goes on: they count for its minimum."""
+        self._edges = 0
+        """Windows of reservations that have opened or closed since a pod started."""
         self._unfinished: set[str] = set()
         """Jobs that have lost a pod since the last cycle, and go on with the others."""
         for tree in workload.cluster:
@@ -128,7 +133,14 @@ class Simulation:
         many."""
         ended = 0
         while (moment := self._next_moment()) is not None and (until is None or moment <= until):
-            ended += self._advance(moment)
+            self.now = moment
+            ended += self._end_due()
+            self._arrive_due()
+            if not self._may_rest():
+                self._decide()
+            while self.moments and self.moments[0] <= moment:
+                self.moments.popleft()
+            self._pace()
             if progress is not None:
                 progress(ended, len(self.runs))
         if until is not None and moment is not None:
@@ -137,18 +149,6 @@ class Simulation:
         for one in self.pods.values():
             self._count_use(one)
         return self.outcome
-
-    def _advance(self, moment: int) -> int:
-        """Live through one moment; how many jobs ended in it."""
-        self.now = moment
-        ended = self._end_due()
-        self._arrive_due()
-        if not self._may_rest():
-            self._decide()
-        while self.moments and self.moments[0] <= moment:
-            self.moments.popleft()
-        self._pace()
-        return ended
 
     def _next_moment(self) -> int | None:
         moments = [self.ends[0][0]] if self.ends else []
@@ -160,10 +160,19 @@ class Simulation:
             moments.append(self.moments[0])
         if self.period and moments and self._waits():
             moments.append(self.now + self.period)
+        edge = self.state.reservations.edge
+        if edge < math.inf and (moments or self._may_start_at_an_edge()):
+            moments.append(max(math.ceil(edge * MICROSECONDS) - self.beginning, self.now + 1))
         for notice in self.state.eviction_notices.given.values():
             if (due := notice.at * MICROSECONDS - self.beginning) > self.now:
                 moments.append(due)
         return min(moments, default=None)
+
+    def _may_start_at_an_edge(self) -> bool:
+        """Whether pods wait for a window to open or close.  A series has no last one, so it is given
+        up after many that let nobody start."""
+        self._edges += 1
+        return self._waits() and self._edges <= MOST_EDGES
 
     def _waits(self) -> bool:
         """Whether a pod is without a node."""
@@ -176,6 +185,7 @@ class Simulation:
             not self._waits()
             and not self._unfinished
             and not self.every_moment
+            and not self.state.reservations
             and not hooks_of(self.state, self.policy).read_clock
             and SERVING.issuperset(self.policy.actions)
         )

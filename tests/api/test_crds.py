@@ -282,7 +282,7 @@ def test_a_cluster_is_given_the_kinds_that_something_handles() -> None:
     assert [tree["metadata"]["name"] for tree in crds.all()] == [
         kind.resource for kind in catalog.INSTALLED
     ]
-    assert len(crds.all()) == 11
+    assert len(crds.all()) == 12
 
 
 def test_the_text_says_what_the_trees_say() -> None:

@@ -12,11 +12,11 @@ import msgspec
 import pytest
 
 from hekla.api import batch
+from hekla.api.text.schedule import parse
 from hekla.controllers.cronjob.runs import most_recent, until_next
 from hekla.controllers.job.podgroup import min_resources
 from hekla.controllers.sharding.policies import AllocationRate, NodeLimit, NodeUse, Policy, Warmup
 from hekla.kube.flags import seconds
-from hekla.kube.schedule import parse
 from tests.recorded import rows, where_recorded
 
 pytestmark = where_recorded

@@ -65,7 +65,7 @@ def test_webhooks_are_those_that_admission_would_register() -> None:
         .partition("=")[2]
         .split(",")
     )
-    assert len(registered) == len(enabled) == 7
+    assert len(registered) == len(enabled) == 9
     where = Where("", "volcano-system", "volcano-admission-service")
     for path in enabled:
         wanted = webhook(ADMISSIONS[path], where, b"", Settings())

@@ -100,7 +100,7 @@ def test_definitions_stay_when_the_release_goes(helm_program: Path, chart: Chart
         for tree in yaml.safe_load_all(text)
         if tree and tree["kind"] == "CustomResourceDefinition"
     ]
-    assert len(made) == 11
+    assert len(made) == 12
     assert all(
         tree["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"} for tree in made
     )

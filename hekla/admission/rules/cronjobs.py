@@ -7,8 +7,8 @@ import re
 import zoneinfo
 
 from hekla.admission.review import Review, Tree, name_of, spec_of
+from hekla.api.text.schedule import ScheduleError, parse
 from hekla.api.text.syntax import qualified_name
-from hekla.kube.schedule import ScheduleError, parse
 
 LONGEST_NAME = 52
 _ZONE_PART = re.compile(r"[A-Za-z.\-_0-9+]{1,14}\Z")

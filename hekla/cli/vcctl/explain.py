@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from hekla.api import batch, scheduling
 from hekla.api.kubernetes import core
 from hekla.api.names import EXPLANATION, IGNORED, JOB_NAME, WAITING
-from hekla.api.podsummary import summary
+from hekla.api.text.podsummary import summary
 from hekla.cli.vcctl.command import Invocation
 from hekla.cli.vcctl.connection import Api, Tree, find, name_of
 from hekla.cli.vcctl.jobtable import phase
@@ -60,11 +60,6 @@ FEW = 5  # pods and events named one by one
 
 async def explain(api: Api, invocation: Invocation) -> None:
     job = await find(api, JOB, name_of(invocation, MISSING), invocation.text("namespace"))
-    if changes := invocation.texts("what-if"):
-        from hekla.cli.vcctl.whatif import explain_changed
-
-        await explain_changed(api, invocation, job, changes)
-        return
     form = invocation.text("output")
     if form not in ("json", "yaml") and printed(invocation, JOB, [job], single=True):
         return

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from hekla.api import names
 from hekla.api.kubernetes import core
-from hekla.api.podsummary import summary
 from hekla.api.text.ages import age
+from hekla.api.text.podsummary import summary
 from hekla.cli.vcctl.command import CommandError, Invocation
 from hekla.cli.vcctl.connection import Api, Tree
 from hekla.cli.vcctl.output import printed

@@ -13,6 +13,7 @@ import msgspec
 from hekla.api import batch, names
 from hekla.api.kubernetes.core import ObjectReference
 from hekla.api.meta import key as key_of
+from hekla.api.text.schedule import Schedule, ScheduleError, parse, zone_named
 from hekla.api.text.times import instant, stamp, zoned_stamp
 from hekla.controllers.caches import CRON_INDEX, Caches, concerns
 from hekla.controllers.cronjob.history import surplus
@@ -22,7 +23,6 @@ from hekla.kube.client import Client
 from hekla.kube.controller import Controller
 from hekla.kube.errors import AlreadyExists, ApiError, NotFound
 from hekla.kube.objects import controller_reference
-from hekla.kube.schedule import Schedule, ScheduleError, parse, zone_named
 
 
 class _Books:

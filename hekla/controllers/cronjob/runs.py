@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from hekla.api import batch
+from hekla.api.text.schedule import Schedule
 from hekla.api.text.times import instant
 from hekla.kube import runs
 from hekla.kube.runs import DELTA, Missed, Recent
-from hekla.kube.schedule import Schedule
 
 __all__ = ["DELTA", "Missed", "Recent", "job_name", "most_recent", "until_next"]
 

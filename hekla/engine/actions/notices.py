@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hekla.api.text.times import stamp
 from hekla.engine.model.decisions import Evict
 from hekla.engine.model.durations import instant
-from hekla.engine.model.evictions.notices import Notice
+from hekla.engine.model.evictions.notices import RESERVED_FOR, Notice
 from hekla.engine.model.tasks import NOWHERE, PREEMPTABLE, Status, Task
 
 if TYPE_CHECKING:
@@ -73,6 +73,8 @@ def _adopt(state: State, key: str, uid: str, when: str, claimant: str) -> None:
     claiming = state.jobs.get(claimant)
     across = claiming is not None and task.job is not None and claiming.queue != task.job.queue
     reason = "reclaim" if across else "preempt"
+    if claimant.startswith(RESERVED_FOR):
+        reason = "reservation"
     state.eviction_notices.given[key] = Notice(uid, int(at), reason, "", claimant, ())
     state.nodes.change(task, task.row, task.status, Status.RELEASING)
     state.pods.set_status(task, Status.RELEASING)
@@ -80,9 +82,11 @@ def _adopt(state: State, key: str, uid: str, when: str, claimant: str) -> None:
 
 
 def _awaited(state: State, notice: Notice) -> bool:
-    """Whether somebody still waits for the room."""
+    """Whether somebody still waits for the room, or it is still reserved."""
     if not notice.claimant:
         return True
+    if notice.claimant.startswith(RESERVED_FOR):
+        return state.reservations.evicts(notice.claimant.removeprefix(RESERVED_FOR))
     if notice.pods:
         return any(
             _waits(task) for key in notice.pods if (task := state.tasks.get(key)) is not None

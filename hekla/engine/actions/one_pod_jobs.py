@@ -70,6 +70,7 @@ class OnePodJobs:
         if (
             self.possible
             and task is not None
+            and not self.lookahead.restricted(task)
             and self._knows(task)
             and self._place(queue, job, task)
         ):

@@ -9,6 +9,7 @@ asked of the policy's plugins as ever.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
@@ -26,8 +27,9 @@ from hekla.engine.model.arrays import Bools
 from hekla.engine.model.queues.queues import Queue
 from hekla.engine.model.resources import Floats
 from hekla.engine.model.tasks import Job
-from hekla.engine.model.time.walltimes import job_walltime
-from hekla.engine.placement.releases import SOON, coarse
+from hekla.engine.model.time.walltimes import SOON, job_walltime
+from hekla.engine.placement.placer import placer_of
+from hekla.engine.placement.releases import coarse
 from hekla.engine.placement.reservation import (
     Part,
     Reservation,
@@ -35,6 +37,7 @@ from hekla.engine.placement.reservation import (
     fitting,
     parts_of,
     reserve,
+    unreserved,
 )
 from hekla.engine.placement.timetable import Span, Timetable
 
@@ -82,6 +85,7 @@ class TimedTurns:
         self.session = session
         self.mode = mode
         self.turns = Turns(session)
+        self.reserved = placer_of(session).filters.reserved
         self.line = session.hooks.part(WaitingLine)
         self.awake = self.line.update(session)
         session.awake = self.awake
@@ -147,10 +151,13 @@ class TimedTurns:
                 self._serve(session.queue_of(job), job)
 
     def _waits_for_room(self, job: Job) -> bool:
-        """Whether it is room that the job lacks, not quota, and not what a filter says."""
+        """Whether it is room that the job lacks, not quota, not what a filter says, and not the
+        window of the reservation that it names."""
         if job.short_of_quota is not None or job.counts.ready >= max(job.min_available, 1):
             return False
-        return not fits(self._parts(job), self._room())
+        if self.reserved is not None and self.reserved.waits_for_its_window(job):
+            return False
+        return not fits(unreserved(self._parts(job), self.reserved), self._room())
 
     def _reserves(self, job: Job) -> bool:
         """Whether it is known when the job has room; it is kept for it then."""
@@ -190,6 +197,9 @@ class TimedTurns:
             if len(self.awake) > len(line.apart):
                 # Who has just come is told what it lacks, though it has no room.
                 chosen |= np.array([line.jobs[slot].key in self.awake for slot in slots.tolist()], dtype=np.bool_)  # fmt: skip
+            if self.reserved is not None and self.reserved.named:
+                jobs = (line.jobs[slot] for slot in slots.tolist())
+                chosen |= np.array([self._in_its_window(job) for job in jobs], dtype=np.bool_)
             slots_of[name] = slots[chosen]
         own_order = self.session.order.own.of
         turns = self._turns(
@@ -225,6 +235,10 @@ class TimedTurns:
             line.releases.follow(session.state, job, session.now)
         table = Timetable(session.now, line.releases, self._room())
         known, line.spans = line.spans, {}
+        if self.reserved is not None:
+            table.split_at(self.reserved.moments(math.inf))
+            if self.reserved.version != line.reserved_version:
+                line.reserved_version, known = self.reserved.version, {}
         for key, span in known.items():
             if key in line.places and span.held.shape == table.room[0].shape and table.holds(span):
                 line.spans[key] = span
@@ -256,15 +270,16 @@ class TimedTurns:
             return False
         length = job_walltime(job, queue)
         parts = self._parts(job)
-        free = table.through(length)
-        if not fits(parts, free):
-            if fits(parts, self._room()):
+        free = self._room() if self._in_its_window(job) else table.through(length)
+        allowed = unreserved(parts, self.reserved)
+        if not fits(allowed, free):
+            if fits(allowed, self._room()):
                 job.clear_fit_errors()
                 job.fit_message = "it might hold up others that wait before it"
             elif job.key in self.awake:
                 self._serve(queue, job)  # It has no room; this is to hear of what it lacks.
             if may_have_a_time and session.votes.allocatable_count(queue, task, 1):
-                span = table.earliest(parts, length)
+                span = table.earliest(parts, length, self.reserved)
                 if span is not None and span.start > session.now:
                     self.line.spans[job.key] = span
                     table.hold(span)
@@ -283,6 +298,15 @@ class TimedTurns:
             table.hold(Span(session.now, coarse(session.now + length, length), held))
         return again
 
+    def _in_its_window(self, job: Job) -> bool:
+        """Whether the job runs on nodes that are reserved for it now: it holds up nobody there."""
+        reserved = self.reserved
+        return (
+            reserved is not None
+            and job.key in reserved.named
+            and not reserved.waits_for_its_window(job)
+        )
+
     def _possible(self, slot: int) -> bool:
         """Whether the nodes may still have room, after those that have passed before."""
         self._room()
@@ -294,6 +318,7 @@ class TimedTurns:
         session, kept, nodes = self.session, self.kept, self.session.state.nodes
         assert kept is not None
         short = session.now + job_walltime(job, queue) <= kept.start + SOON
+        short = short or self._in_its_window(job)
         only: Bools | None = None
         withheld: Floats | None = None
         if not short:
@@ -301,7 +326,7 @@ class TimedTurns:
             shared = kept.shared(room)
             if len(shared):
                 beside = np.minimum(room, kept.spare)
-                parts = self._parts(job)
+                parts = unreserved(self._parts(job), self.reserved)
                 if not fits(parts, beside):
                     if fits(parts, room):
                         first = called(session, kept.job.key, job.namespace)

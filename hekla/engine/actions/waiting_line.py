@@ -55,6 +55,8 @@ class WaitingLine(WaitingShapes):
         """Jobs that have something to decide and are no plain waiting ones."""
         self.spans: dict[str, Span] = {}
         """The times that jobs were given in the last cycle."""
+        self.reserved_version = -1
+        """Of the reservations that the times were given by."""
         self.head = ""
         """The job that had the reservation in the last cycle."""
         self.quiet = False
@@ -73,7 +75,12 @@ class WaitingLine(WaitingShapes):
             name: (session.order.own.of.get(name, ""), queue.annotations.get(DEFAULT_WALLTIME))
             for name, queue in state.queues.items()
         }
-        seen = id(state.nodes.rows), queues, state.nodes.static_version
+        seen = (
+            id(state.nodes.rows),
+            queues,
+            state.nodes.static_version,
+            state.reservations.version,
+        )
         changed = {**(table.changed or {}), **session.touched}
         if table.changed is None:
             changed = {**changed, **state.jobs}

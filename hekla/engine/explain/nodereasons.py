@@ -20,6 +20,7 @@ from hekla.engine.model.explanations import NodeReason
 from hekla.engine.model.reasons import FitErrors, Reason
 from hekla.engine.model.resources import EPSILON, PODS, ordered
 from hekla.engine.model.tasks import Job, Status, Task
+from hekla.engine.placement.filters import RESERVED
 from hekla.engine.placement.placer import placer_of
 
 if TYPE_CHECKING:
@@ -202,6 +203,8 @@ def _say(session: Session, task: Task, reason: Reason) -> list[NodeReason]:
             else "way to the devices that its claims were given"
         )
         return [NodeReason(reason.text, reason.count, f"{'has' if one else 'have'} no {what}")]
+    if reason.filter == RESERVED:
+        return [NodeReason(reason.text, reason.count, f"{'is' if one else 'are'} {reason.text}")]
     words = WORDS.get(reason.filter)
     if words is not None:
         return [NodeReason(reason.text, reason.count, words.one if one else words.many)]
@@ -285,6 +288,8 @@ def _help(task: Task, reason: Reason, one: bool) -> str:
         return f"{'matches' if one else 'match'} {_choice(task)}"
     if reason.filter == "TaintToleration":
         return "loses its taint" if one else "lose their taints"
+    if reason.filter == RESERVED:
+        return f"{'is' if one else 'are'} open to it"
     words = WORDS.get(reason.filter)
     return "" if words is None else words.helps_one if one else words.helps_many
 

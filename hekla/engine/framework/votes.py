@@ -256,14 +256,11 @@ class Votes:
                     chosen.setdefault(task.key, task)
             if chosen:
                 break
-        return self.let_go(list(chosen.values()) if self.names_victims else candidates)
-
-    def let_go(self, victims: list[Task]) -> list[Task]:
-        """Those of the victims whom no plugin of any tier spares."""
+        left = list(chosen.values()) if self.names_victims else candidates
         for plugin in self.hooks("victim_tasks"):
             if plugin.spares_victims:
-                victims = plugin.victim_tasks(victims)
-        return victims
+                left = plugin.victim_tasks(left)
+        return left
 
     @property
     def names_victims(self) -> bool:

@@ -138,6 +138,23 @@ class ShardStatus(msgspec.Struct, frozen=True):
     to_remove: list[str]
 
 
+class ReservationStatus(msgspec.Struct, frozen=True):
+    """What a Reservation's status should say; made only where it says something else."""
+
+    name: str
+    uid: str
+    state: str
+    reason: str
+    message: str
+    start: str = ""
+    """When its window opens or has opened, as RFC 3339; "" without one."""
+    end: str = ""
+    nodes: list[str] = []
+    occupants: list[Json] = []
+    """In API form."""
+    past: int = 0
+
+
 class Decisions(msgspec.Struct):
     """All of one cycle, in the order in which it was decided."""
 
@@ -156,6 +173,8 @@ class Decisions(msgspec.Struct):
     """Job key -> why it waits."""
     notices: list[EvictionNotice] | msgspec.UnsetType = msgspec.UNSET
     """Unset where there are none, so that recordings made before there were any stay the same."""
+    reservations: list[ReservationStatus] | msgspec.UnsetType = msgspec.UNSET
+    """Unset where there are none, as the notices are."""
     metrics: list[tuple[str, tuple[tuple[str, str], ...], float]] = []
     """Gauges and counters that plugins set: name, labels, value."""
     problems: list[str] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from hekla.api import nodeinfo, scheduling, shard, topology
+from hekla.api import nodeinfo, reservation, scheduling, shard, topology
 from hekla.api.kubernetes import claims, core, policy, priority, resource, storage
 from hekla.api.text.quantity import Quantity
 from hekla.api.trees import Json, Tree, without_nulls
@@ -27,6 +27,7 @@ SHAPES: Json = {
         resource.DEVICE_TAINT_RULE,
         resource.RESOURCE_CLAIM,
         resource.RESOURCE_SLICE,
+        reservation.RESERVATION,
         shard.NODE_SHARD,
         core.CONFIG_MAP,
         scheduling.QUEUE,

@@ -45,6 +45,8 @@ from hekla.engine.model.shapes import check
 from hekla.engine.model.shards import Shard
 from hekla.engine.model.spread_peers import KINDS as PEER_KINDS
 from hekla.engine.model.tasks import NOWHERE, Status, Task
+from hekla.engine.model.time.reservations import KIND as RESERVATION
+from hekla.engine.model.time.reservations import Reservations
 from hekla.engine.model.time.walltimes import stated_walltime
 from hekla.engine.model.transfers import Transfers, wants_of
 from hekla.engine.model.volumes import KINDS as VOLUME_KINDS
@@ -117,6 +119,7 @@ class State:
         self.others_version = 0
         self.metered = True
         """Whether anybody reads the metrics of its cycles."""
+        self.reservations = Reservations(self.nodes, self.queues)
         self.transfers = Transfers()
         self.eviction_log = EvictionLog()
         self.eviction_notices = EvictionNotices()
@@ -242,6 +245,7 @@ class State:
         job.revocable_zone = revocable_zone(job.annotations)
         job.waiting_time = waiting_time(job.annotations)
         job.walltime = stated_walltime(job.annotations)
+        self.reservations.follow_job(job.key, annotations)
         if wants_of(job) != wanted:
             self.transfers.forget()
         job.phase = status.get("phase", "")
@@ -264,6 +268,7 @@ class State:
             return
         self.version += 1
         self.transfers.forget()
+        self.reservations.follow_job(key, {})
         job.has_group = False
         job.stated = b""
         job.topology = None
@@ -337,6 +342,8 @@ class State:
             self.terms.peers.changed(kind, key_of(tree), tree)
             # It only says where a pod had rather go: nothing that waits can start because of it.
             return
+        if kind == RESERVATION and not self.reservations.upsert(key_of(tree), tree):
+            return  # Its status has come back: nothing depends on that.
         # Kept for long, so it must not change when whoever fed it lets go of the rest of its own.
         kept = {**tree, "metadata": dict(tree.get("metadata") or {})}
         self.others.setdefault(kind, {})[key_of(tree)] = kept
@@ -347,6 +354,8 @@ class State:
         if kind in PEER_KINDS:
             self.terms.peers.changed(kind, key, None)
             return
+        if kind == RESERVATION:
+            self.reservations.remove(key)
         self.others.get(kind, {}).pop(key, None)
         self._other_changed(kind, key, None)
 

@@ -23,6 +23,7 @@ from hekla.engine.model.arrays import Bools, Rows
 from hekla.engine.model.nodes import NodeView
 from hekla.engine.model.reasons import FitErrors, Reason
 from hekla.engine.model.resources import EPSILON, Floats, ordered
+from hekla.engine.model.time.reservations import Reservations
 
 if TYPE_CHECKING:
     from hekla.engine.framework.hooks import Hooks
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 
 _NONE: Rows = np.zeros(0, dtype=np.intp)
+RESERVED = "Reservation"
+"""The filter that keeps pods from nodes that are reserved for others."""
 
 
 @dataclass(slots=True)
@@ -64,6 +67,19 @@ class Filters:
         """Filters that each node's own load decides."""
         self.cluster = [one for one in every if one.depends_on is Depends.CLUSTER]
         """Filters that look at other nodes too."""
+        self.reserved: Reservations | None = None
+        """Where there are Reservations."""
+        self._own_row = self.row
+
+    def open(self, reservations: Reservations) -> None:
+        """A cycle begins.  Nodes that are reserved are asked about as each node's own load is, for
+        it depends on the job and the time."""
+        reserved = reservations if reservations else None
+        if reserved is not self.reserved:
+            self.reserved = reserved
+            self.row = (
+                self._own_row if reserved is None else [_not_reserved(reserved), *self._own_row]
+            )
 
     def static_mask(self, session: Session, task: Task) -> Bools:
         """`[nodes]`: what does not change as long as no node object changes."""
@@ -105,6 +121,8 @@ class Filters:
     ) -> bool:
         """Every filter on one node; of those that evictions could help, none when asked so."""
         view = NodeView(session.state.nodes, np.array([row]))
+        if self.reserved is not None and _is_reserved(self.reserved, task, row):
+            return False
         for _, own in self.by_plugin:
             for one in own:
                 if unresolvable_only and one.code is not Code.UNRESOLVABLE:
@@ -119,6 +137,9 @@ class Filters:
         mask = session.state.nodes.ready.copy()
         if session.shard_mode == "hard" and session.node_scope is not None:
             mask &= session.node_scope
+        refused = None if self.reserved is None else self.reserved.refused(task)
+        if refused is not None:
+            mask &= ~refused
         final = (one for _, own in self.by_plugin for one in own if one.code is Code.UNRESOLVABLE)
         return passing(final, mask, task, NodeView(session.state.nodes))
 
@@ -170,6 +191,11 @@ class Filters:
             outside = remaining & ~session.node_scope
             _note(errors, "node isn't in scheduler node shard", outside, "shard")
             remaining &= session.node_scope
+        for refusal in self.reserved.refusals(task) if self.reserved is not None else ():
+            kept = remaining & refusal.mask
+            _note(errors, refusal.text, kept, RESERVED)
+            unresolvable |= kept
+            remaining &= ~kept
         if room:
             future = nodes.future_idle()
             for name in ordered(task.request.amounts):
@@ -211,6 +237,23 @@ class Filters:
         text = "Too many pods until those that leave are gone"
         every = int(session.state.nodes.ready.sum())
         return FitErrors(every, [Reason(text, count, mask, "leaving")])
+
+
+def _not_reserved(reservations: Reservations) -> Filter:
+    """The filter of nodes that are reserved for others, now or before a pod would have ended."""
+
+    def mask(pods: PodClass, view: NodeView, task: Task | None) -> Bools | None:
+        refused = None if task is None else reservations.refused(task)
+        return None if refused is None else ~view.take(refused)
+
+    return Filter(
+        RESERVED, "node(s) were reserved", Code.UNRESOLVABLE, Depends.NODE_ROW, mask, RESERVED
+    )
+
+
+def _is_reserved(reservations: Reservations, task: Task, row: int) -> bool:
+    refused = reservations.refused(task)
+    return refused is not None and bool(refused[row])
 
 
 def passing(filters: Iterable[Filter], mask: Bools, task: Task, view: NodeView) -> Bools:

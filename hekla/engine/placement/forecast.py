@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from hekla.engine.model.arrays import Bools, Rows
 from hekla.engine.model.resources import EPSILON, Floats
-from hekla.engine.placement.releases import SOON
+from hekla.engine.model.time.walltimes import SOON
 from hekla.engine.placement.room_counts import MANY
 
 Jobs = NDArray[np.intp]

@@ -94,7 +94,7 @@ class Lookahead:
 
         The sequence reaches further each time it is used up.
         """
-        if task.nominated or session.shard_mode != "none":
+        if task.nominated or session.shard_mode != "none" or self.restricted(task):
             return None
         log = session.state.nodes.log
         key = self.key(task)
@@ -125,6 +125,12 @@ class Lookahead:
         version = session.state.nodes.static_version
         self.sequences[key] = NodeSequence(rows, 1, rows[:1], len(log), version, lasted)
         return np.array(rows[:1])
+
+    def restricted(self, task: Task) -> bool:
+        """Whether a reservation keeps nodes from the task, which the choices for its class may be
+        among."""
+        reserved = self.placer.filters.reserved
+        return reserved is not None and reserved.refused(task) is not None
 
     def _reach(
         self,

@@ -10,14 +10,12 @@ import numpy as np
 from hekla.engine.model.arrays import Ints
 from hekla.engine.model.resources import Floats, Request
 from hekla.engine.model.tasks import HOLDS, NOWHERE, Job, Status
-from hekla.engine.model.time.walltimes import walltime_of
+from hekla.engine.model.time.walltimes import SOON, walltime_of
 
 if TYPE_CHECKING:
     from hekla.engine.model.state import State
 
 NEVER = math.inf
-SOON = 1e-6
-"""Seconds by which two moments may differ and be the same."""
 SHORT = 64.0
 """Seconds: up to this length nothing is put off."""
 MOST = 1 << 16

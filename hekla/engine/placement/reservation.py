@@ -16,8 +16,10 @@ import numpy as np
 
 from hekla.engine.model.arrays import Bools, Rows
 from hekla.engine.model.resources import EPSILON, Floats, Request
+from hekla.engine.model.time.reservations import Reservations
+from hekla.engine.model.time.walltimes import SOON
 from hekla.engine.placement.placer import placer_of
-from hekla.engine.placement.releases import SOON, Releases
+from hekla.engine.placement.releases import Releases
 from hekla.engine.placement.room_counts import MANY
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ class Part(NamedTuple):
     mask: Bools
     """`[nodes]` that they may be on."""
     tasks: int
+    first: Task
+    """One of them."""
 
 
 @dataclass(slots=True)
@@ -68,9 +72,23 @@ def parts_of(session: Session, job: Job, tasks: Sequence[Task]) -> list[Part]:
         mask = filters.static_mask(session, task)
         if session.shard_mode == "hard" and scope is not None:
             mask = mask & scope
-        parts.append(Part(task.request, mask, count))
+        parts.append(Part(task.request, mask, count, task))
     parts.sort(key=lambda part: -max(part.request.values, default=0.0))
     return parts
+
+
+def unreserved(
+    parts: Sequence[Part], reserved: Reservations | None, at: float | None = None
+) -> Sequence[Part]:
+    """The parts without the nodes that are reserved for others if they begin at a moment (None:
+    now)."""
+    if reserved is None:
+        return parts
+    refused = [reserved.refused(part.first, at) for part in parts]
+    return [
+        part if mask is None else part._replace(mask=part.mask & ~mask)
+        for part, mask in zip(parts, refused)
+    ]
 
 
 def fits(parts: Sequence[Part], room: Floats) -> bool:
@@ -134,6 +152,9 @@ def reserve(
 
     `room`: `[resources, nodes]` that is free now.
     """
+    reserved = placer_of(session).filters.reserved
+    if reserved is not None:
+        return _reserve_between(session.now, job, parts, releases, room, reserved)
     course = releases.course(session.now, room) if len(parts) == 1 else None
     if course is not None:
         return _reserve_on(job, parts, *course, room)
@@ -150,6 +171,27 @@ def reserve(
     then = releases.left_by(moments[low] + SOON, room)
     held = taken(parts, then, room)
     return None if held is None else Reservation(job, float(moments[low]), then - held)
+
+
+def _reserve_between(
+    now: float,
+    job: Job,
+    parts: Sequence[Part],
+    releases: Releases,
+    room: Floats,
+    reserved: Reservations,
+) -> Reservation | None:
+    """The same where windows open and close: the nodes that the job may use at a moment depend on
+    when it would end, so more room later does not mean that it fits then."""
+    leaving = releases.moments(now)
+    turning = reserved.moments(max(float(leaving[-1]) if len(leaving) else now, reserved.edge))
+    for moment in np.union1d(leaving, [now, *turning]).tolist():
+        then = releases.left_by(moment + SOON, room)
+        allowed = unreserved(parts, reserved, moment)
+        held = taken(allowed, then, room) if fits(allowed, then) else None
+        if held is not None:
+            return Reservation(job, moment, then - held)
+    return None
 
 
 def _reserve_on(

@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
 from hekla.engine.model.resources import EPSILON, Floats
-from hekla.engine.placement.releases import NEVER, SOON, Releases, coarse
-from hekla.engine.placement.reservation import Part, fits, taken
+from hekla.engine.model.time.reservations import Reservations
+from hekla.engine.model.time.walltimes import SOON
+from hekla.engine.placement.releases import NEVER, Releases, coarse
+from hekla.engine.placement.reservation import Part, fits, taken, unreserved
 from hekla.engine.placement.room_counts import MANY
 
 SMALL = 1 << 14
@@ -77,7 +79,14 @@ class Timetable:
         """`[resources, nodes]`: what is free from now on for so long."""
         return self._least(0, coarse(self.times[0] + length, length))
 
-    def earliest(self, parts: Sequence[Part], length: float) -> Span | None:
+    def split_at(self, moments: Iterable[float]) -> None:
+        """Spans may begin at these moments too."""
+        for moment in moments:
+            self._split(moment)
+
+    def earliest(
+        self, parts: Sequence[Part], length: float, reserved: Reservations | None = None
+    ) -> Span | None:
         """The first moment from which the parts have room for so long, and their nodes; None where
         there is none."""
         enough = self._enough(parts)
@@ -91,7 +100,8 @@ class Timetable:
                 at = lacking + 1
                 continue
             least = self._least(at, end)
-            held = taken(parts, least, self.room[0]) if fits(parts, least) else None
+            allowed = unreserved(parts, reserved, self.times[at])
+            held = taken(allowed, least, self.room[0]) if fits(allowed, least) else None
             if held is not None:
                 return Span(self.times[at], end, held)
             at += 1

@@ -325,7 +325,8 @@ class Cluster:
                     f"--tls-private-key-file={self.pki / 'admission.key'}",
                     f"--webhook-url={admission}",
                     "--enabled-admission=/jobs/mutate,/jobs/validate,/cronjobs/validate,/podgroups/mutate,/podgroups/validate,"
-                    "/queues/mutate,/queues/validate,/pods/mutate,/pods/validate,/hypernodes/validate,/jobflows/validate",
+                    "/queues/mutate,/queues/validate,/pods/mutate,/pods/validate,/hypernodes/validate,/jobflows/validate,"
+                    "/reservations/mutate,/reservations/validate",
                     *own_bound,
                 ),
             ),
@@ -380,8 +381,6 @@ class Cluster:
                     home,
                     f"--scheduler-conf={settings.scheduler_conf or self.policy}",
                     *optional("record", settings.record),
-                    "--snapshot-address=127.0.0.1:0",
-                    f"--client-ca-file={self.pki / 'ca.crt'}",
                 ),
                 after="agent"
                 if self.nodes_leaving(settings)

@@ -15,13 +15,13 @@ import pytest
 
 from hekla.api import batch, names
 from hekla.api.kubernetes import core
+from hekla.api.text.schedule import ScheduleError
 from hekla.api.text.times import instant, stamp
 from hekla.controllers.caches import Caches
 from hekla.controllers.cronjob.controller import CronJobController
 from hekla.kube.client import Client
 from hekla.kube.connection.config import load
 from hekla.kube.errors import ApiError, ServerError
-from hekla.kube.schedule import ScheduleError
 from tests.apiserver_process import ApiServerProcess, shared_apiserver
 from tests.controllers.cluster import PATIENCE, a_task, install
 

@@ -6,11 +6,11 @@ import pytest
 
 from hekla.api import batch
 from hekla.api.meta import ObjectMeta
+from hekla.api.text.schedule import parse
 from hekla.api.text.times import instant, stamp
 from hekla.controllers.cronjob.controller import delay_after_change, job_body
 from hekla.controllers.cronjob.history import surplus
 from hekla.controllers.cronjob.runs import DELTA, Missed, job_name, most_recent, until_next
-from hekla.kube.schedule import parse
 
 DAY = "2026-01-01T"
 MINUTE, HOUR = 60.0, 3600.0

@@ -14,6 +14,8 @@ EVICT_AT = "hekla.io/evict-at"
 """Annotation of a pod: when it will be evicted, as RFC 3339 in UTC."""
 EVICT_FOR = "hekla.io/evict-for"
 """Annotation of a pod: namespace and name of the PodGroup that gets its room."""
+RESERVED_FOR = "reservation:"
+"""Before the name of a Reservation, in the place of a PodGroup."""
 _NONE: Mapping[str, str] = {}
 
 

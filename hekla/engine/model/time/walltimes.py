@@ -16,6 +16,8 @@ from hekla.engine.model.queues.queues import Queue
 from hekla.engine.model.tasks import Job, Task
 
 ENDLESS = math.inf
+SOON = 1e-6
+"""Seconds by which two moments may differ and be the same."""
 
 
 def stated_walltime(annotations: Mapping[str, str], name: str = WALLTIME) -> float | None:

@@ -2,7 +2,7 @@
 history short.  Reference: local-cluster 10.6.
 
 The schedules' grammar and the arithmetic of missed runs are shared with the batch system's own kind
-(`hekla.kube.schedule`, `hekla.kube.runs`).
+(`hekla.api.text.schedule`, `hekla.kube.runs`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from contextlib import suppress
 from datetime import UTC
 
 from hekla.api.kubernetes.batch import CRON_JOB, JOB
+from hekla.api.text.schedule import Schedule, ScheduleError, parse, zone_named
 from hekla.api.text.times import instant, stamp, zoned_stamp
 from hekla.api.trees import Json
 from hekla.kube.cache import Cache
@@ -21,7 +22,6 @@ from hekla.kube.controller import Controller
 from hekla.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from hekla.kube.events import Recorder
 from hekla.kube.runs import Missed, most_recent, until_next
-from hekla.kube.schedule import Schedule, ScheduleError, parse, zone_named
 from hekla.local.controller_manager.ownership import deleting, manager, reference
 from hekla.local.controller_manager.workloads.job.plan import COMPLETE, condition, finished
 

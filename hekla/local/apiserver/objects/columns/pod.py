@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hekla.api.podsummary import has_condition, summary
+from hekla.api.text.podsummary import has_condition, summary
 from hekla.api.trees import Json
 from hekla.local.apiserver.objects.columns.cells import (
     AGE,

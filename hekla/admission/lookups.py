@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hekla.admission.review import Tree, spec_of
-from hekla.api import scheduling, topology
+from hekla.api import reservation, scheduling, topology
 from hekla.api.kubernetes import core
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
@@ -16,8 +16,10 @@ from hekla.kube.client import Client
 class CachedLookup:
     """A lookup over caches, which may be late by as long as a watch event takes."""
 
-    def __init__(self, client: Client, *, topologies: bool = False) -> None:
-        """`topologies`: watch HyperNodes too."""
+    def __init__(
+        self, client: Client, *, topologies: bool = False, reservations: bool = False
+    ) -> None:
+        """`topologies`, `reservations`: watch HyperNodes, Reservations too."""
         self._queues: Cache[dict[str, Any]] = Cache(
             client, scheduling.QUEUE.untyped, indexes={"parent": _parent}
         )
@@ -25,14 +27,17 @@ class CachedLookup:
         self._hypernodes: Cache[dict[str, Any]] | None = (
             Cache(client, topology.HYPER_NODE.untyped) if topologies else None
         )
+        self._reservations: Cache[dict[str, Any]] | None = (
+            Cache(client, reservation.RESERVATION.untyped) if reservations else None
+        )
 
     async def start(self) -> None:
         """Start to watch, and wait until all objects are listed."""
         for cache in (self._queues, self._namespaces):
             await cache.start()
-        if self._hypernodes is not None:
+        for cache in self._optional():
             # Not waited for: the kind may be missing, or an account of old may not list it.
-            await self._hypernodes.start()
+            await cache.start()
         for cache in (self._queues, self._namespaces):
             await cache.synced()
 
@@ -40,9 +45,12 @@ class CachedLookup:
         for cache in (
             self._queues,
             self._namespaces,
-            *([self._hypernodes] if self._hypernodes is not None else []),
+            *self._optional(),
         ):
             await cache.stop()
+
+    def _optional(self) -> list[Cache[dict[str, Any]]]:
+        return [cache for cache in (self._hypernodes, self._reservations) if cache is not None]
 
     def queue(self, name: str) -> Tree | None:
         return self._queues.get(name)
@@ -55,6 +63,9 @@ class CachedLookup:
 
     def namespace(self, name: str) -> Tree | None:
         return self._namespaces.get(name)
+
+    def reservations(self) -> Iterable[Tree]:
+        return self._reservations.all() if self._reservations is not None else ()
 
     def hypernode(self, name: str) -> Tree | None:
         return self._hypernodes.get(name) if self._hypernodes is not None else None

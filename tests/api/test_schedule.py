@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from hekla.kube.schedule import ScheduleError, parse
+from hekla.api.text.schedule import ScheduleError, parse
 
 
 def at(text: str) -> float:
