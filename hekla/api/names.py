@@ -46,6 +46,8 @@ IGNORED = "Ignored"
 QUEUE_LIMITED = "QueueLimited"
 # PodGroup annotation, JSON: the numbers of the condition Waiting; Hekla's own
 EXPLANATION = "hekla.io/explanation"
+# PodGroup annotation, JSON: when a waiting job starts, and what it waits for; Hekla's own
+START_ESTIMATE = "hekla.io/start-estimate"
 # annotation of a Job, PodGroup or pod: how long it runs at most, `1h30m` or whole seconds; Hekla's own
 WALLTIME = "hekla.io/walltime"
 # Queue annotation: the walltime of its jobs that say nothing; Hekla's own

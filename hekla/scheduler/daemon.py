@@ -47,6 +47,7 @@ from hekla.podrules.plain_pods import ALWAYS, NEEDED
 from hekla.scheduler.binder import Binder
 from hekla.scheduler.cycle_timer import CycleTimer
 from hekla.scheduler.devices import device_map, locks_of, volume_patience
+from hekla.scheduler.estimates.start_estimates import StartEstimates
 from hekla.scheduler.extender import ExtenderClient
 from hekla.scheduler.hash_ring import Ring
 from hekla.scheduler.informers import EVERY_NODE, Informers, NodeSelector, sources
@@ -158,6 +159,12 @@ FLAGS = (
         "a PodGroup says), or always (all)",
         check=one_of(NEEDED, ALWAYS),
     ),
+    Flag(
+        "start-estimates",
+        YES_NO,
+        True,
+        "say of every waiting job when it starts, as far as walltimes let that be known",
+    ),
     Flag("schedule-period", SECONDS, 1.0, "the longest time between two cycles"),
     Flag(
         "default-queue", TEXT, "default", "queue of PodGroups that name none; created at the start"
@@ -209,6 +216,7 @@ class Scheduler:
         ring: Ring | None = None,
         taint_rules: bool = False,
         namespace: str = "",
+        estimates: bool = False,
     ) -> None:
         self.state = state
         self.policy = policy
@@ -243,6 +251,16 @@ class Scheduler:
             self.binder.volumes.claim_changed
         )
         self.informers.cache_of(RESOURCE_CLAIM).on_change(self.binder.claims.claim_changed)
+        self.estimates: StartEstimates | None = None
+        if estimates:
+            groups = self.binder.pod_groups
+            self.estimates = groups.estimates = StartEstimates(
+                state,
+                lambda: policy.policy,
+                groups.update_estimate,
+                self.binder.record,
+                self.informers.changed,
+            )
         self.plugin_metrics = PluginMetrics()
         self.job_metrics = JobMetrics()
         self.tidied = 0.0
@@ -253,6 +271,9 @@ class Scheduler:
         await self.usage.load()
         collecting = asyncio.ensure_future(self.load.run())
         keeping = asyncio.ensure_future(self.usage.run())
+        estimating = (
+            asyncio.ensure_future(self.estimates.run()) if self.estimates is not None else None
+        )
         try:
             while True:
                 took = self.cycle()
@@ -261,6 +282,8 @@ class Scheduler:
         finally:
             collecting.cancel()
             keeping.cancel()
+            if estimating is not None:
+                estimating.cancel()
             self.watchdog.stop()
             if self.recording is not None:
                 self.recording.close()
@@ -279,6 +302,8 @@ class Scheduler:
         now, number = time.time(), self.state.cycle
         if self.recording is not None:
             self.recording.take_policy(self.policy)
+        if self.estimates is not None:
+            self.estimates.before_cycle()
         decisions = cycle(self.state, self.policy.policy, now, stage=self.stages)
         took = time.perf_counter() - began
         if self.recording is not None and self.state.cycle != number:
@@ -289,6 +314,8 @@ class Scheduler:
         self.plugin_metrics.take(decisions.metrics)
         (CYCLE if self.worker is None else self.worker).observe(1000 * took)
         self.observe(decisions, now)
+        if self.estimates is not None and self.state.cycle != number:
+            self.estimates.after_cycle()
         for problem in decisions.problems:
             if problem not in self.problems:
                 log.error("%s", problem)
@@ -321,6 +348,10 @@ class Scheduler:
                 ASSUMED.observe(max(0.0, 1000 * (now - task.creation)))
                 placed[bind.job] = task.job
         self.job_metrics.placed(placed.values(), now)
+        if self.estimates is not None:
+            for job in placed.values():
+                if job.is_ready():
+                    self.estimates.started(job, now)
         if now - self.tidied >= TIDY:
             self.tidied = now
             self.job_metrics.keep(self.state.jobs)
@@ -406,6 +437,7 @@ async def work(daemon: Daemon) -> None:
         ring=ring,
         taint_rules=gate(options, "DRADeviceTaintRules"),
         namespace=home_namespace(options),
+        estimates=options.start_estimates,
     )
     try:
         await make_queues(daemon.client, options.default_queue)

@@ -96,6 +96,16 @@ JOB = Durations(
     "From a PodGroup's creation to its last placement",
     buckets=spread(100, 120000, 30),
 )
+START_ERROR = Durations(
+    PREFIX + "start_estimate_error_seconds",
+    "How far the first estimate of a job's start was off",
+    buckets=(1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600),
+)
+START_ERROR_BY_WAIT = Durations(
+    PREFIX + "start_estimate_error_ratio",
+    "The same as a part of the job's wait",
+    buckets=(0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
+)
 _OF_JOB = ("job_name", "queue", "job_namespace")
 JOB_DURATION = Table(
     PREFIX + "e2e_job_scheduling_duration",

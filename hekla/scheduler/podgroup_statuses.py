@@ -12,20 +12,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from hekla.api import scheduling
 from hekla.api.kinds import read_as
-from hekla.api.names import EXPLANATION, JOB_VERSION, WAITING
+from hekla.api.names import EXPLANATION, JOB_VERSION, START_ESTIMATE, WAITING
 from hekla.api.text.times import stamp
+from hekla.engine.framework.joborder import waits
 from hekla.engine.model.decisions import PodGroupStatus
 from hekla.engine.model.explanations import Explanation
 from hekla.engine.model.state import State
-from hekla.engine.model.tasks import Status
+from hekla.engine.model.tasks import Job, Status
 from hekla.kube.client import Client
 from hekla.kube.errors import ApiError, Conflict, NotFound
 from hekla.kube.http.client import TransportError
@@ -74,6 +75,16 @@ class Answer(msgspec.Struct):
 
 
 POD_GROUP = read_as(scheduling.POD_GROUP, Answer)
+
+
+class Estimates(Protocol):
+    """When waiting jobs start."""
+
+    def annotation(self, job: Job) -> str | None:
+        """What a waiting job's PodGroup is to say of it, if anything is known."""
+
+    def written(self, job: Job) -> None:
+        """It does now."""
 
 
 class DeferredStatus(NamedTuple):
@@ -126,6 +137,8 @@ class PodGroupStatusUpdater:
         """Groups whose phase Running was written early -> their uid."""
         self.admitted: set[str] = set()
         """Groups whose phase Inqueue is written or announced."""
+        self.estimates: Estimates | None = None
+        """Who says when waiting jobs start, if anybody does."""
         self.announcer = InqueueAnnouncer(
             client, namespace, status_writer.launch, self.write_admissions
         )
@@ -310,9 +323,16 @@ class PodGroupStatusUpdater:
         }
         metadata: dict[str, Any] = {"uid": group.uid}
         job = self.state.jobs.get(group.key)
-        numbers = explanation_of(group, explained)
-        if numbers or (job is not None and EXPLANATION in job.annotations):
-            metadata["annotations"] = {EXPLANATION: numbers or None}
+        wanted = {EXPLANATION: explanation_of(group, explained)}
+        if job is not None and job.pg_uid == group.uid:
+            wanted |= self.estimate_of(job)
+        annotations = {
+            name: text or None
+            for name, text in wanted.items()
+            if text or (job is not None and name in job.annotations)
+        }
+        if annotations:
+            metadata["annotations"] = annotations
         patch = {"metadata": metadata, "status": status}
         subresource = "status" if scheduling.POD_GROUP.status else None
         try:
@@ -326,15 +346,54 @@ class PodGroupStatusUpdater:
             if isinstance(error, TransportError) or error.code >= 500:
                 self.retry(group, explained)
             return
-        if job is not None and "annotations" in metadata:
-            others = {
-                name: job.annotations[name] for name in job.annotations if name != EXPLANATION
-            }
-            job.annotations = {**others, EXPLANATION: numbers} if numbers else others
+        self.has_written(job, annotations)
         self.written.pop(group.key, None)
         self.written[group.key] = Written(
             content_of(group), answer.metadata.resource_version, asyncio.get_running_loop().time()
         )
+
+    def estimate_of(self, job: Job) -> dict[str, str]:
+        """The annotation of a job's start: empty text for one that waits no more, nothing where what
+        it says is to stay."""
+        if self.estimates is None:
+            return {}
+        text = self.estimates.annotation(job)
+        return {START_ESTIMATE: text or ""} if text or not waits(job) else {}
+
+    def has_written(self, job: Job | None, annotations: Mapping[str, str | None]) -> None:
+        """The server has these annotations; the watch shows them as nothing new."""
+        if job is None or not annotations:
+            return
+        kept = {name: text for name, text in job.annotations.items() if name not in annotations}
+        job.annotations = kept | {name: text for name, text in annotations.items() if text}
+        if annotations.get(START_ESTIMATE) and self.estimates is not None:
+            self.estimates.written(job)
+
+    def update_estimate(self, key: str) -> None:
+        """Write by itself that a job's start has moved, unless a status that goes along is waiting."""
+        if key not in self.deferred:
+            self.status_writer.put(f"estimate {key}", partial(self.start_estimate, key))
+
+    def start_estimate(self, key: str) -> asyncio.Task[None] | None:
+        job = self.state.jobs.get(key)
+        text = self.estimate_of(job).get(START_ESTIMATE) if job is not None else None
+        if job is None or not text or job.annotations.get(START_ESTIMATE) == text:
+            return None
+        return self.write_in_order(f"group {key}", self.write_estimate(job, text))
+
+    async def write_estimate(self, job: Job, text: str) -> None:
+        patch = {"metadata": {"uid": job.pg_uid, "annotations": {START_ESTIMATE: text}}}
+        try:
+            answer = await self.client.patch(POD_GROUP, job.name, patch, job.namespace)
+        except (NotFound, Conflict):
+            return
+        except (ApiError, TransportError) as error:
+            # The next renewal finds it unwritten.
+            log.warning("start estimate of %s: %s", job.key, error)
+            return
+        self.has_written(job, {START_ESTIMATE: text})
+        if (written := self.written.get(job.key)) is not None:
+            self.written[job.key] = written._replace(version=answer.metadata.resource_version)
 
     def retry(self, group: PodGroupStatus, explained: Explanation | None) -> None:
         """Defer a status again whose write failed, because the cycles assume that it is written.  A

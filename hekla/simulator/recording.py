@@ -303,7 +303,7 @@ def _asked(group: Tree) -> Any:
     annotations = {
         name: value
         for name, value in (meta.get("annotations") or {}).items()
-        if name != names.EXPLANATION
+        if name not in (names.EXPLANATION, names.START_ESTIMATE)
     }
     return annotations, meta.get("labels"), group.get("spec")
 

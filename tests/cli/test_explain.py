@@ -35,6 +35,7 @@ def explained(
     events: list[Tree] | None = None,
     form: str = "",
     numbers: str = "",
+    estimate: str = "",
 ) -> str:
     metadata = {"name": "train", "namespace": "default", "uid": "u"}
     job: Tree = {
@@ -44,8 +45,12 @@ def explained(
     }
     server.gives[f"{JOBS}/namespaces/default/jobs/train"] = job
     if group is not None:
-        marks = {"annotations": {"hekla.io/explanation": numbers}} if numbers else {}
-        tree = {"metadata": {**metadata, **marks, "name": "train-u"}, "status": group}
+        marks = {"hekla.io/explanation": numbers, "hekla.io/start-estimate": estimate}
+        written = {name: text for name, text in marks.items() if text}
+        tree = {
+            "metadata": {**metadata, "annotations": written, "name": "train-u"},
+            "status": group,
+        }
         server.gives[f"{SCHEDULING}/namespaces/default/podgroups/train-u"] = tree
     server.gives[f"{CORE}/events"] = events or []
     result = command(
@@ -196,3 +201,27 @@ def test_a_node_that_is_not_ready_is_named(server: Answers):
     assert "Node other is not ready" in explained(server, "Pending", waiting)
     found = json.loads(explained(server, "Pending", waiting, form="json"))
     assert sorted(found["nodesNotReady"]) == ["ghost", "other", "silent"]
+
+
+def test_a_job_that_waits_says_when_it_starts(server: Answers):
+    group = {"phase": "Inqueue", "conditions": [condition("Waiting", TEXT)]}
+    job_starts = json.dumps(
+        {
+            "start": "2000-01-01T00:00:00Z",
+            "latest": True,
+            "after": "default/first",
+            "constraint": "room",
+            "because": "it needs 1 pod of cpu=1 at once and cpu is short: 0 fit now",
+            "first": "2000-01-01T00:00:00Z",
+        }
+    )
+    told = explained(server, "Pending", group, estimate=job_starts)
+    assert "(any moment), when first ends. Now it needs 1 pod of cpu=1 at once" in told
+    assert "It starts at the latest " in told
+    shown = json.loads(explained(server, "Pending", group, form="json", estimate=job_starts))
+    assert shown["startEstimate"]["after"] == "default/first"
+    unknown = json.dumps({"constraint": "room", "because": "all that runs is endless"})
+    told = explained(server, "Pending", group, estimate=unknown)
+    assert "When it starts is not known: all that runs is endless." in told
+    assert "tarts" not in explained(server, "Pending", group, estimate="no json")
+    assert "tarts" not in explained(server, "Running", {"phase": "Running"}, estimate=job_starts)

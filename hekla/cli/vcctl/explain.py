@@ -19,6 +19,7 @@ from hekla.cli.vcctl.connection import Api, Tree, find, name_of
 from hekla.cli.vcctl.jobtable import phase
 from hekla.cli.vcctl.jobview import EVENT, event_table
 from hekla.cli.vcctl.output import document, printed
+from hekla.cli.vcctl.startestimate import estimate_of, sentence
 from hekla.kube.errors import ApiError, NotFound
 
 JOB = batch.JOB.untyped
@@ -123,6 +124,7 @@ def explanation(job: Tree, queue: Tree | None, group: Tree | None, pods: list[Tr
         **(numbers(group) if waiting else {}),
         "constraint": (waiting.get("reason") or "").lower(),
         "text": waiting.get("message") or "",
+        **({"startEstimate": estimate} if (estimate := estimate_of(group)) else {}),
         "conditions": status.get("conditions") or [],
     }
 
@@ -225,6 +227,8 @@ def _group_lines(job: Tree, group: Tree | None) -> Iterator[str]:
     waiting = _waiting(group)
     if waiting:
         yield f"  {waiting.get('message')}"
+    if estimate := estimate_of(group):
+        yield f"  {sentence(estimate, job['metadata']['namespace'])}"
     for condition in status.get("conditions") or []:
         restated = condition.get("type") in RESTATED and (waiting or _has_started(group))
         if condition.get("message") and condition is not waiting and not restated:

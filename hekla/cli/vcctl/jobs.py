@@ -12,9 +12,11 @@ from hekla.api import batch, bus
 from hekla.api.kinds import Kind
 from hekla.cli.vcctl.command import CommandError, Invocation
 from hekla.cli.vcctl.connection import Api, Tree, find, name_of
-from hekla.cli.vcctl.jobtable import table
+from hekla.cli.vcctl.explain import group_of
+from hekla.cli.vcctl.jobtable import phase, table
 from hekla.cli.vcctl.jobview import events_text, job_text
 from hekla.cli.vcctl.output import is_wide, printed
+from hekla.cli.vcctl.startestimate import estimate_of
 from hekla.kube.objects import controller_reference
 
 JOB = batch.JOB.untyped
@@ -179,7 +181,10 @@ async def view(api: Api, invocation: Invocation) -> None:
 
 
 async def _print_view(api: Api, job: Tree, *, conditions: bool) -> None:
-    print(job_text(job, conditions=conditions) + await events_text(api, job), end="")
+    waits = phase(job) in ("", "Pending")
+    estimate = estimate_of(await group_of(api, job)) if waits else None
+    text = job_text(job, conditions=conditions, estimate=estimate)
+    print(text + await events_text(api, job), end="")
 
 
 async def vjobs(api: Api, invocation: Invocation) -> None:

@@ -17,6 +17,7 @@ from hekla.api.kubernetes import core
 from hekla.api.text.quantity import Quantity
 from hekla.cli.vcctl.ages import full, own_age
 from hekla.cli.vcctl.connection import Api, Tree
+from hekla.cli.vcctl.startestimate import after, when
 from hekla.kube.errors import ApiError
 from hekla.kube.http.client import TransportError
 
@@ -50,12 +51,14 @@ TEMPLATE_ANNOTATIONS = (
 )
 
 
-def job_text(job: Tree, *, conditions: bool) -> str:
+def job_text(job: Tree, *, conditions: bool, estimate: Tree | None = None) -> str:
+    """`estimate`: what the job's PodGroup says of its start."""
     lines = [
         *_head(job),
         *_spec(job.get("spec") or {}),
         *_status(job.get("status") or {}, conditions),
         *_failure(job),
+        *_estimate(job, estimate or {}),
     ]
     return "".join(f"{'  ' * level}{text}\n" for level, text in lines)
 
@@ -187,6 +190,17 @@ def _failure(job: Tree) -> Iterator[Line]:
         yield 1, "Log:"
         for line in lines:
             yield 2, line
+
+
+def _estimate(job: Tree, estimate: Tree) -> Iterator[Line]:
+    """When a waiting job starts.  Upstream has no such lines."""
+    if not estimate:
+        return
+    yield 0, "Start Estimate:"
+    yield 1, f"Start:  \t{when(estimate) if estimate.get('start') else 'not known'}"
+    if ends := after(estimate, job["metadata"]["namespace"]):
+        yield 1, f"After:  \t{ends}"
+    yield 1, f"Because:\t{estimate.get('because', '')}"
 
 
 EVENT_LINE = "{:<15}\t{:<40}\t{:<30}\t{:<40}\t{}"

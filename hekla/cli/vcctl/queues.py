@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Sequence
 
 from hekla.api import scheduling
+from hekla.api.text.ages import age
 from hekla.cli.vcctl.command import CommandError, Invocation
 from hekla.cli.vcctl.connection import Api, Tree, find, name_of
 from hekla.cli.vcctl.jobs import COMMAND, command_for
 from hekla.cli.vcctl.output import printed
+from hekla.cli.vcctl.startestimate import after, estimate_of, when
 from hekla.kube.errors import ApiError
 from hekla.kube.http.client import TransportError
 
@@ -18,6 +21,7 @@ QUEUE = scheduling.QUEUE.untyped
 POD_GROUP = scheduling.POD_GROUP.untyped
 
 PHASES = ("Inqueue", "Pending", "Running", "Unknown", "Completed")
+WAIT = (None, "", "Pending", "Inqueue")
 COMMAND_NAMESPACE = "default"
 ACTIONS = {"open": "OpenQueue", "close": "CloseQueue"}
 
@@ -43,6 +47,48 @@ async def get(api: Api, invocation: Invocation) -> None:
     if not printed(invocation, QUEUE, [queue], single=True):
         tally = await _tally(api, f"failed to list podgroup for queue {name} with err")
         _print([queue], tally)
+
+
+async def view(api: Api, invocation: Invocation) -> None:
+    """A queue and the jobs that wait in it, the soonest start first.  Hekla's own."""
+    name = name_of(invocation, "name is mandatory to view a particular queue")
+    queue = await find(api, QUEUE, name)
+    groups = (await api.list(POD_GROUP)).items
+    own = [one for one in groups if ((one.get("spec") or {}).get("queue") or "default") == name]
+    _print([queue], Counter((name, (one.get("status") or {}).get("phase") or "") for one in own))
+    waiting = [one for one in own if (one.get("status") or {}).get("phase") in WAIT]
+    rows = [("Job", "Pods", "Waits", "Starts", "After", "Constraint")]
+    now = time.time()
+    for group in sorted(waiting, key=_start):
+        metadata, estimate = group["metadata"], estimate_of(group)
+        namespace = metadata["namespace"]
+        rows.append(
+            (
+                f"{namespace}/{_title(metadata)}",
+                str((group.get("spec") or {}).get("minMember") or 0),
+                age(metadata.get("creationTimestamp"), now),
+                when(estimate, now) if estimate.get("start") else "not known",
+                after(estimate, namespace) or "-",
+                estimate.get("constraint") or "-",
+            )
+        )
+    print()
+    if not waiting:
+        print("No job waits.")
+        return
+    _columns(rows)
+
+
+def _title(metadata: Tree) -> str:
+    """What people call a PodGroup: as the job that owns it."""
+    owners = (one for one in metadata.get("ownerReferences") or () if one.get("controller"))
+    owner: Tree = next(owners, metadata)
+    return str(owner["name"])
+
+
+def _start(group: Tree) -> tuple[str, str]:
+    """Where a job that waits comes in the list: unknown starts last."""
+    return estimate_of(group).get("start") or "~", group["metadata"]["name"]
 
 
 async def list_queues(api: Api, invocation: Invocation) -> None:
@@ -147,6 +193,10 @@ async def top(api: Api, invocation: Invocation) -> None:
         lists = (status.get("allocated"), spec.get("deserved"), spec.get("capability"))
         amounts = (_amounts(amount) for amount in lists)
         rows.append((name, _state(queue), *amounts, str(waiting), str(tally[name, "Running"])))
+    _columns(rows)
+
+
+def _columns(rows: Sequence[tuple[str, ...]]) -> None:
     widths = [max(len(row[column]) for row in rows) + 3 for column in range(len(rows[0]))]
     for row in rows:
         print(

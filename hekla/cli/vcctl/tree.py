@@ -159,6 +159,14 @@ QUEUE = Command(
         ),
         leaf("list", "lists all the queue", "queues:list_queues", OUTPUT),
         leaf("get", "get a queue", "queues:get", QUEUE_NAME, OUTPUT),
+        leaf(
+            "view",
+            "show which jobs of a queue wait, and when they start",
+            "queues:view",
+            QUEUE_NAME,
+            hidden=True,
+            arguments=True,
+        ),
     ),
 )
 

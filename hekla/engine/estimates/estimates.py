@@ -46,13 +46,17 @@ class StartEstimate(NamedTuple):
 
 
 class Estimation:
-    """The estimates of all waiting jobs, made in steps between which other work may be done."""
+    """The estimates of all waiting jobs, made in steps between which other work may be done.
 
-    def __init__(self, session: Session) -> None:
+    `session` is that of the last cycle, whose plugins are asked; `now` is that cycle's moment unless
+    it is given.
+    """
+
+    def __init__(self, session: Session, now: float | None = None) -> None:
         self.session = session
         self.found: dict[str, StartEstimate] = {}
         """Job -> its estimate."""
-        self._reading = Reading(session)
+        self._reading = Reading(session, session.now if now is None else now)
         self._rows: dict[str, int] = {}
 
     def run(self) -> dict[str, StartEstimate]:
@@ -65,6 +69,8 @@ class Estimation:
         """Read the state, which has to stay as the cycle left it until `is_read`; the rest goes by a
         copy."""
         yield from self._reading.steps()
+        if not self.is_read:
+            return
         snapshot = self._snapshot
         # Times that conservative backfill has given are kept, so they are the estimates.
         line = self.session.hooks.part(WaitingLine) if snapshot.mode == "conservative" else None
@@ -88,6 +94,7 @@ class Estimation:
 
     @property
     def is_read(self) -> bool:
+        """False at the end too, where the state did not stay as it was: nothing is found then."""
         return self._reading.snapshot is not None
 
     @property
@@ -151,8 +158,8 @@ class Estimation:
         snapshot = self._snapshot
         parts = snapshot.parts.get(row) or [(int(snapshot.shape[row]), int(snapshot.need[row]))]
         asked = sum(snapshot.asked[kind] * count for kind, count in parts)
-        space = self.session.state.nodes.space
-        for one in self.session.votes.quota_ceilings(self.session.state.queues[job.queue]):
+        space, queue = self.session.state.nodes.space, self.session.state.queues.get(job.queue)
+        for one in self.session.votes.quota_ceilings(queue) if queue is not None else ():
             for name in one.most:
                 column = space.index.get(name)
                 if name == PODS or column is None or column >= len(snapshot.asked[0]):

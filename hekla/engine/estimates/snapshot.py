@@ -35,10 +35,12 @@ AT_ONCE = 64
 
 
 class Reading:
-    """One snapshot in the making: `snapshot` is there once `steps` has been walked to its end."""
+    """One snapshot in the making: `snapshot` is there once `steps` has been walked to its end, unless
+    a node came, changed or left meanwhile."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, now: float) -> None:
         self.session = session
+        self.now = now
         self.jobs: list[Job] = []
         """The waiting jobs, in the order of the snapshot."""
         self.snapshot: Snapshot | None = None
@@ -52,6 +54,7 @@ class Reading:
     def steps(self) -> Iterator[None]:
         """Read, with pauses."""
         session, state = self.session, self.session.state
+        seen = state.nodes.static_version
         mode = mode_of(session)
         found: dict[str, list[tuple[OrderKey, Job, list[tuple[int, int]], int, float]]] = {}
         for number, job in enumerate(list(state.active.values())):
@@ -72,6 +75,8 @@ class Reading:
             running.extend(self._running(releases, key, queue_row))
         ordered = list(self._merged(found))
         yield
+        if state.nodes.static_version != seen:
+            return  # A node came, changed or left meanwhile: what was read does not belong together.
         self.jobs = [one[1] for one in ordered]
         parts = [one[2] for one in ordered]
         nodes = state.nodes
@@ -85,7 +90,7 @@ class Reading:
         free = nodes.future_idle()
         room[: free.shape[0]] = free
         self.snapshot = Snapshot(
-            now=session.now,
+            now=self.now,
             mode=mode,
             room=room,
             running=[_wide(one, width) for one in running],
@@ -137,6 +142,8 @@ class Reading:
             return None
         need = max(job.min_available, 1)
         space = self.session.state.nodes.space
+        if not job.min_resources.keys() <= space.index.keys():
+            return None  # No node has such a resource.
         each = {name: value / need for name, value in job.min_resources.items() if value > 0}
         each[PODS] = 1.0
         known = ("", tuple(sorted(each.items())))
@@ -172,7 +179,7 @@ class Reading:
         for job in session.state.jobs.values():
             statuses = job.counts.statuses
             if any(statuses[one] for one in (*HOLDS, Status.ALLOCATED, Status.RELEASING)):
-                releases.follow(session.state, job, session.now)
+                releases.follow(session.state, job, self.now)
         return releases
 
     def _running(

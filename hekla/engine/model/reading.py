@@ -14,7 +14,7 @@ from sys import intern
 
 import msgspec
 
-from hekla.api.names import EXPLANATION
+from hekla.api.names import EXPLANATION, START_ESTIMATE
 from hekla.api.text import quantity
 from hekla.api.trees import Json, Tree
 from hekla.engine.model import matching, resources
@@ -298,6 +298,8 @@ def says_as_sent(status: Tree, job: Job) -> bool:
     return sent == job.status_sent and sent[0] == job.phase
 
 
+_OWN = frozenset((EXPLANATION, START_ESTIMATE))
+"""Annotations that the scheduler writes itself."""
 _STATED = ("uid", "annotations", "labels", "ownerReferences", "creationTimestamp")
 
 
@@ -308,14 +310,10 @@ def stated_by(meta: Tree, spec: Tree) -> bytes:
     What the scheduler itself writes beside the status is not counted.
     """
     try:
-        if EXPLANATION in (annotations := meta.get("annotations") or {}):
-            meta = {
-                **meta,
-                "annotations": {
-                    name: value for name, value in annotations.items() if name != EXPLANATION
-                }
-                or None,
-            }
+        annotations = meta.get("annotations") or {}
+        if not _OWN.isdisjoint(annotations):
+            others = {name: value for name, value in annotations.items() if name not in _OWN}
+            meta = {**meta, "annotations": others or None}
         return blake2b(
             _PACK.encode(([meta.get(name) or None for name in _STATED], spec)), digest_size=16
         ).digest()
