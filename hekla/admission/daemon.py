@@ -15,16 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from hekla.admission.certificates import (
-    CertificateError,
-    Files,
-    Own,
-    Source,
-    bundle,
-    context_of,
-    show,
-    stamp_of,
-)
+from hekla.admission.certificates import Files, Own, Source, bundle, stamp_of
 from hekla.admission.lookups import CachedLookup
 from hekla.admission.registration import Where, register
 from hekla.admission.registry import ADMISSIONS, Admission
@@ -41,6 +32,7 @@ from hekla.admission.server import ReviewServer
 from hekla.api.sizes import MOST_PODS, MOST_TASKS
 from hekla.kube import daemon as daemons
 from hekla.kube import notify
+from hekla.kube.connection.serving import CertificateError, context_of, show
 from hekla.kube.daemon import Daemon, DaemonError
 from hekla.kube.errors import ApiError
 from hekla.kube.events import Recorder

@@ -15,6 +15,13 @@ DEFAULT_SCHEDULER = "default-scheduler"
 DEFAULT_QUEUE = "default"
 ROOT_QUEUE = "root"
 
+# Where the scheduler says what it knows (`vcctl job explain --what-if`).
+SNAPSHOT_PATH = "/snapshot"
+SNAPSHOT_CONFIG_MAP = (
+    "hekla-scheduler-snapshot"  # in the scheduler's namespace: address, authority, pod
+)
+SNAPSHOT_SERVER = "hekla-scheduler"  # the name that its certificate is for
+
 # The identity of a job's pods (pods: annotation and label unless said otherwise).
 TASK_SPEC = "volcano.sh/task-spec"
 TASK_INDEX = "volcano.sh/task-index"

@@ -33,9 +33,9 @@ OUTPUTS = ("table", "csv", "json", "html", "svg")
 
 def main(argv: list[str]) -> int:
     """0 when everything was simulated, 2 when an input cannot be used."""
+    from hekla.engine.tape import RecordingError
     from hekla.scheduler.plugin_files import PluginFileError
     from hekla.scheduler.policy_file import PolicyFileError
-    from hekla.scheduler.recording import RecordingError
     from hekla.simulator import swf
 
     parser = Parser("hekla simulate", __doc__)

@@ -42,6 +42,7 @@ from hekla.kube.daemon import main as run_daemon
 from hekla.kube.errors import AlreadyExists, ApiError
 from hekla.kube.events import Recorder
 from hekla.kube.flags import SECONDS, TEXT, TEXTS, WHOLE, YES_NO, Flag, one_of
+from hekla.kube.health import address_problem
 from hekla.kube.http.client import TransportError
 from hekla.podrules.plain_pods import ALWAYS, NEEDED
 from hekla.scheduler.binder import Binder
@@ -56,6 +57,8 @@ from hekla.scheduler.metrics import ASSUMED, CYCLE, JobMetrics, PluginMetrics
 from hekla.scheduler.node_usage import LoadCollector
 from hekla.scheduler.policy_file import PolicyFile, PolicyFileError
 from hekla.scheduler.recording import RecordedExtender, RecordedState, Recording
+from hekla.scheduler.snapshots.server import SnapshotServer
+from hekla.scheduler.snapshots.snapshot import Snapshots
 from hekla.scheduler.stages import Stages, Watchdog
 from hekla.scheduler.usage_store import UsageStore
 
@@ -136,6 +139,20 @@ FLAGS = (
         TEXT,
         "",
         "a directory into which everything that goes into a cycle is written, for `hekla replay`",
+    ),
+    Flag(
+        "snapshot-address",
+        TEXT,
+        "",
+        "where `vcctl job explain --what-if` reads what the scheduler knows, such as :10259; empty is nowhere",
+        check=lambda value: address_problem(value) if value else None,
+    ),
+    Flag(
+        "client-ca-file",
+        TEXT,
+        "",
+        "the authority of users' certificates at --snapshot-address, else what the cluster says in "
+        "kube-system/extension-apiserver-authentication",
     ),
     Flag(
         "time-zone",
@@ -424,6 +441,8 @@ async def work(daemon: Daemon) -> None:
             raise DaemonError(f"--record {options.record}: {error}") from error
     state = State(**given) if recording is None else RecordedState(recording, **given)
     recorder = Recorder(daemon.client, component)
+    selector = NodeSelector.parse(options.node_selector)
+    taint_rules = gate(options, "DRADeviceTaintRules")
     scheduler = Scheduler(
         daemon.client,
         state,
@@ -432,20 +451,41 @@ async def work(daemon: Daemon) -> None:
         component,
         options.schedule_period,
         recording=recording,
-        selector=NodeSelector.parse(options.node_selector),
+        selector=selector,
         stuck_after=options.stuck_after,
         ring=ring,
-        taint_rules=gate(options, "DRADeviceTaintRules"),
+        taint_rules=taint_rules,
         namespace=home_namespace(options),
         estimates=options.start_estimates,
     )
+    snapshots = Snapshots(
+        daemon.client,
+        state,
+        given,
+        policy,
+        lambda told: sources(
+            told, selector, device_map(policy.policy), ring=ring, taint_rules=taint_rules
+        ),
+    )
+    server = SnapshotServer(daemon.client, snapshots, home_namespace(options))
     try:
         await make_queues(daemon.client, options.default_queue)
         await scheduler.informers.start()
+        if options.snapshot_address:
+            await _serve(server, options.snapshot_address, options.client_ca_file)
         notify.ready()
         await scheduler.run()
     finally:
+        await server.close()
         await recorder.close()
+
+
+async def _serve(server: SnapshotServer, address: str, clients: str) -> None:
+    try:
+        await server.start(address, clients)
+    except (OSError, UnicodeDecodeError) as error:
+        flag = "--client-ca-file" if isinstance(error, FileNotFoundError) else "--snapshot-address"
+        raise DaemonError(f"{flag} {clients or address}: {error}") from error
 
 
 def main(argv: list[str]) -> int:

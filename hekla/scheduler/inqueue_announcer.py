@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 
 FLOOD = 16
 """So many groups that are let in within a second are a flood: the next are announced."""
+FLOOD_IF_BUSY = 4
+"""The same while the server is busy: fewer are let in a second just because it is."""
 MOST = 1000
 """Groups in one announcement, of about 100 bytes each."""
 LONGEST_PAUSE = 0.25
@@ -79,7 +81,8 @@ class InqueueAnnouncer:
     def flooded(self) -> bool:
         """Whether many groups have been let in within the last second."""
         let_in_at, now = self._let_in_at, asyncio.get_running_loop().time()
-        return len(let_in_at) == FLOOD and now - let_in_at[0] <= 1.0
+        many = FLOOD_IF_BUSY if self._client.debounce.busy else FLOOD
+        return len(let_in_at) >= many and now - let_in_at[-many] <= 1.0
 
     def heard(self, group: str) -> None:
         """A group has come further: if it was announced, somebody reads announcements."""

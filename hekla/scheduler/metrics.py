@@ -160,6 +160,8 @@ OF_CYCLES = {
         ("queue_share", "How much of what it deserves a queue has", _OF_QUEUE),
         ("queue_weight", "The weight of a queue", _OF_QUEUE),
         ("queue_overused", "1 where a queue has more than it deserves", _OF_QUEUE),
+        ("fragmentation_free", "What is free: millicores, bytes, GPUs", ("resource",)),
+        ("fragmentation_unusable", "What of it the mix of pods cannot use", ("resource",)),
         ("vgpu_device_shared_number", "Pods on a card", _OF_CARD),
         ("vgpu_device_allocated_memory", "Memory of a card that is given away", _OF_CARD),
         ("vgpu_device_allocated_cores", "Cores of a card that are given away", _OF_CARD),
@@ -188,6 +190,7 @@ OF_CYCLES = {
         ),
         ("eviction_notices_total", "Pods that were told of their eviction", ("outcome",)),
         ("eviction_loops_total", "Circles of evictions that were stopped", ()),
+        ("defragmentations_total", "Rounds in which pods were moved", ()),
     )
 }
 """Metrics of cycles, by the engine's name for each."""

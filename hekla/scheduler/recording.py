@@ -5,32 +5,42 @@ recording has these, in order: each object that came or went, each bind that fai
 its plugin files, and the time and decisions of each cycle.  A replay in any process gives the same
 decisions byte for byte, unless the code or the policy has changed.
 
-Frames are msgpack with their length before them, in one zlib stream for each file, flushed after
-each cycle: a process that is killed loses the last cycle at most.  Files are numbered; a new
-process begins a new file with a header.
+The frames are those of `hekla.engine.tape`, in one stream for each file, flushed after each cycle: a
+process that is killed loses the last cycle at most.  Files are numbered; a new process begins a new
+file with a header.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from hekla import __version__
 from hekla.engine.model.decisions import Decisions
 from hekla.engine.model.reading import key_of, tree_of_object
 from hekla.engine.model.state import State
+from hekla.engine.tape import (
+    CYCLE,
+    EXTENDER,
+    OTHERS,
+    OUTCOMES,
+    POLICY,
+    UPDATES,
+    Frame,
+    RecordingError,
+    Writer,
+    encoded,
+    frames,
+    header,
+)
 from hekla.scheduler.policy_file import PolicyFile
 
 log = logging.getLogger(__name__)
 
-FORMAT = 1
 SUFFIX = ".tape"
 PART = 64 << 20
 """Bytes after which the next file begins."""
@@ -38,29 +48,7 @@ LIMIT = 1 << 30
 """Bytes after which recording stops.  A replay needs the beginning, so old files cannot be
 deleted to make room for new ones."""
 
-_KINDS = ("pod", "node", "pod_group", "queue", "priority_class")
-UPDATES = (
-    *(f"{verb}_{kind}" for verb in ("upsert", "remove") for kind in _KINDS),
-    "upsert_namespace",
-)
-OTHERS = ("upsert_other", "remove_other")
-OUTCOMES = ("bind_failed", "evict_failed", "condition_failed")
-
-
 Ask = Callable[[str, Mapping[str, Any], float], Any]
-
-
-class RecordingError(Exception):
-    """A recording cannot be read; the text says where and why."""
-
-
-def encoded(decisions: Decisions) -> bytes:
-    """Decisions as bytes, which a replay compares."""
-    return msgspec.msgpack.encode(decisions, enc_hook=_number)
-
-
-def _number(value: Any) -> Any:
-    return value.item()
 
 
 class Recording:
@@ -73,7 +61,6 @@ class Recording:
         self.written = sum(path.stat().st_size for path in directory.glob("*" + SUFFIX))
         self.running = True
         self.policy: Any = None
-        self._encoder = msgspec.msgpack.Encoder(enc_hook=_number)
         self._open()
 
     def _open(self) -> None:
@@ -81,22 +68,21 @@ class Recording:
             int(path.stem) for path in self.directory.glob("*" + SUFFIX) if path.stem.isdigit()
         ]
         self._file = (self.directory / f"{max(numbers, default=0) + 1:06d}{SUFFIX}").open("xb")
-        self._stream = zlib.compressobj(1)
+        self._stream = Writer()
         self._part = 0
 
     def frame(self, *parts: Any) -> None:
         """Write one frame: its type, then its values."""
         if not self.running:
             return
-        body = self._encoder.encode(parts)
-        self._write(self._stream.compress(len(body).to_bytes(4, "big") + body))
+        self._write(self._stream.frame(*parts))
 
     def cycle(self, now: float, decisions: Decisions) -> None:
         """Write the decisions of a cycle, and flush the file."""
-        self.frame("cycle", now, encoded(decisions))
+        self.frame(CYCLE, now, encoded(decisions))
         if not self.running:
             return
-        self._write(self._stream.flush(zlib.Z_SYNC_FLUSH))
+        self._write(self._stream.flush())
         if self._part > PART:
             self._end_part()
             self._open()
@@ -105,7 +91,7 @@ class Recording:
         """Write the policy of the next cycles, if it has changed."""
         if self.policy is not policy.policy:
             self.policy = policy.policy
-            self.frame("policy", str(policy.path or ""), policy.text, dict(policy.sources))
+            self.frame(*frame_of(policy))
 
     def _write(self, data: bytes) -> None:
         if not data or not self.running:
@@ -126,7 +112,7 @@ class Recording:
             )
 
     def _end_part(self) -> None:
-        self._write(self._stream.flush())
+        self._write(self._stream.end())
         self._file.close()
 
     def close(self) -> None:
@@ -143,15 +129,14 @@ class RecordedState(State):
         self.recording = recording
         self.nested = False
         """Whether a recorded call is under way: the calls that it makes are not recorded."""
-        recording.frame(
-            "header",
-            FORMAT,
-            __version__,
-            {name: _listed(value) for name, value in arguments.items()},
-        )
+        recording.frame(*header(__version__, arguments))
 
 
-EXTENDER = "extender"
+def frame_of(policy: PolicyFile) -> Frame:
+    """The frame of the policy in force, with its plugin files."""
+    return POLICY, str(policy.path or ""), policy.text, dict(policy.sources)
+
+
 _FAILURES: dict[str, type[Exception]] = {
     "json": json.JSONDecodeError,
     "value": ValueError,
@@ -194,10 +179,6 @@ class ReplayedExtender:
         raise error
 
 
-def _listed(value: Any) -> Any:
-    return value if isinstance(value, str | bool) else list(value)
-
-
 def _key(one: Any) -> Any:
     return one if isinstance(one, str | float | int) else key_of(tree_of_object(one))
 
@@ -223,37 +204,16 @@ for _name in (*UPDATES, *OTHERS, *OUTCOMES):
     setattr(RecordedState, _name, _recorded(_name))
 
 
-def read(directory: Path) -> Iterator[tuple[Any, ...]]:
+def read(directory: Path) -> Iterator[Frame]:
     """All frames of a recording, without an incomplete last one.  Raises RecordingError."""
     files = sorted(directory.glob("*" + SUFFIX))
     if not files:
         raise RecordingError(f"{directory}: no recording (no *{SUFFIX} in it)")
     for path in files:
-        yield from _read(path)
+        yield from frames(str(path), _pieces(path))
 
 
-def _read(path: Path) -> Iterator[tuple[Any, ...]]:
-    stream = zlib.decompressobj()
-    rest, frames = b"", 0
+def _pieces(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
         while piece := file.read(1 << 20):
-            try:
-                rest += stream.decompress(piece)
-            except zlib.error as error:
-                raise RecordingError(
-                    f"{path}: {f'damaged after frame {frames}' if frames else 'not a recording'}: {error}"
-                ) from error
-            at = 0
-            while at + 4 <= len(rest):
-                end = at + 4 + int.from_bytes(rest[at : at + 4], "big")
-                if end > len(rest):
-                    break
-                try:
-                    frame = tuple(msgspec.msgpack.decode(rest[at + 4 : end]))
-                except (msgspec.DecodeError, TypeError) as error:
-                    raise RecordingError(
-                        f"{path}: damaged after frame {frames}: {error}"
-                    ) from error
-                yield frame
-                at, frames = end, frames + 1
-            rest = rest[at:]
+            yield piece

@@ -22,23 +22,20 @@ from hekla.engine.cycle import cycle
 from hekla.engine.framework.policy import Policy
 from hekla.engine.model.state import State
 from hekla.engine.policies import default_policy
+from hekla.engine.tape import (
+    CYCLE,
+    EXTENDER,
+    HEADER,
+    POLICY,
+    STATE_CALLS,
+    RecordingError,
+    carry_out,
+    encoded,
+    state_of,
+)
 from hekla.scheduler.plugin_files import PluginFileError, find, from_packages, from_texts
 from hekla.scheduler.policy_file import PolicyFileError, named_files, parse
-from hekla.scheduler.recording import (
-    EXTENDER,
-    FORMAT,
-    OTHERS,
-    OUTCOMES,
-    UPDATES,
-    RecordingError,
-    ReplayedExtender,
-    encoded,
-    read,
-)
-
-_RENAMED = {"lone_schedulers": "bare_pod_schedulers"}
-"""Settings of the state by the names that older recordings have for them."""
-STATE_CALLS = frozenset((*UPDATES, *OTHERS, *OUTCOMES))
+from hekla.scheduler.recording import ReplayedExtender, read
 
 
 class Difference(NamedTuple):
@@ -74,22 +71,13 @@ def replay(directory: Path, policy: Policy | None = None) -> Outcome:
     cycles = binds = 0
     for frame in read(directory):
         word, *given = frame
-        if word == "header":
-            if given[0] != FORMAT:
-                raise RecordingError(f"{directory}: format {given[0]}; this program reads {FORMAT}")
-            try:
-                state = State(
-                    **{_RENAMED.get(name, name): value for name, value in given[2].items()}
-                )
-            except TypeError as error:
-                raise RecordingError(
-                    f"{directory}: written by version {given[1]}, which this program cannot replay: {error}"
-                ) from error
+        if word == HEADER:
+            state = state_of(frame, str(directory))
             extender = ReplayedExtender()
             state.use_extender(extender)
-        elif word == "policy":
+        elif word == POLICY:
             in_force = policy or recorded_policy(*given)
-        elif word == "cycle":
+        elif word == CYCLE:
             cycles += 1
             now, recorded = given
             outside = (
@@ -115,10 +103,7 @@ def replay(directory: Path, policy: Policy | None = None) -> Outcome:
         elif word == EXTENDER:
             extender.answers.append((given[0], given[1], given[2]))
         elif word in STATE_CALLS:
-            try:
-                getattr(state, word)(*given)
-            except (AttributeError, TypeError, ValueError, KeyError):
-                pass  # it failed in the same way when it was recorded
+            carry_out(state, frame)
         else:
             raise RecordingError(
                 f'{directory}: a frame "{word}" of which this program knows nothing'

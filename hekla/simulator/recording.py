@@ -20,8 +20,8 @@ from hekla.api.trees import Json, Tree
 from hekla.engine.model.durations import instant
 from hekla.engine.model.reading import GROUP_NAME, key_of
 from hekla.engine.model.resources import amounts
-from hekla.engine.model.state import State
 from hekla.engine.model.time.walltimes import pod_walltime, stated_walltime
+from hekla.engine.tape import OUTCOMES, Frame, settings_of, state_of
 from hekla.podrules.plain_pods import stands_alone
 from hekla.simulator.snapshot import ENDED, usage_of
 from hekla.simulator.workload import (
@@ -32,10 +32,6 @@ from hekla.simulator.workload import (
     Workload,
     microseconds,
 )
-
-Frame = tuple[Any, ...]
-OUTCOMES = frozenset(("bind_failed", "evict_failed", "condition_failed"))
-"""Calls that follow from decisions."""
 
 
 class RecordedPolicy(NamedTuple):
@@ -75,16 +71,12 @@ def read(
     frames: Iterable[Frame], name: str, default_duration: int | None = None
 ) -> tuple[Workload, RecordedPolicy | None]:
     """The workload and the first policy of a recording.  `default_duration`: microseconds that pods
-    run whose end was not recorded and that state no walltime.  Raises InputError."""
+    run whose end was not recorded and that state no walltime.  Raises InputError, and RecordingError for
+    a recording of another version."""
     reader = _Reader()
     for frame in frames:
         if frame[0] == "header":
-            try:
-                State(**frame[3])
-            except TypeError as error:
-                raise InputError(
-                    f"{name}: written by version {frame[2]}, which this program cannot read: {error}"
-                ) from error
+            state_of(frame, name)
         if not reader.take(frame):
             break
     if reader.beginning is None:
@@ -118,7 +110,7 @@ class _Reader:
             if self.settings is not None and self.beginning is not None:
                 self.notes.append("the scheduler began anew: what it recorded then is left out")
                 return False
-            self.settings = given[2]
+            self.settings = settings_of(frame, "the recording")
             self.bare = frozenset(given[2].get("bare_pod_schedulers") or ())
             self.names = self.bare.union(given[2].get("scheduler_names") or ())
         elif word == "policy":

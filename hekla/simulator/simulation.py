@@ -133,14 +133,7 @@ class Simulation:
         many."""
         ended = 0
         while (moment := self._next_moment()) is not None and (until is None or moment <= until):
-            self.now = moment
-            ended += self._end_due()
-            self._arrive_due()
-            if not self._may_rest():
-                self._decide()
-            while self.moments and self.moments[0] <= moment:
-                self.moments.popleft()
-            self._pace()
+            ended += self._advance(moment)
             if progress is not None:
                 progress(ended, len(self.runs))
         if until is not None and moment is not None:
@@ -149,6 +142,18 @@ class Simulation:
         for one in self.pods.values():
             self._count_use(one)
         return self.outcome
+
+    def _advance(self, moment: int) -> int:
+        """Live through one moment; how many jobs ended in it."""
+        self.now = moment
+        ended = self._end_due()
+        self._arrive_due()
+        if not self._may_rest():
+            self._decide()
+        while self.moments and self.moments[0] <= moment:
+            self.moments.popleft()
+        self._pace()
+        return ended
 
     def _next_moment(self) -> int | None:
         moments = [self.ends[0][0]] if self.ends else []

@@ -104,12 +104,17 @@ def test_only_pods_that_could_be_refused_are_asked_about(server: ApiServerProces
 def test_given_certificates_are_shown_and_announced(server: ApiServerProcess, tmp_path: Path):
     import datetime
 
-    from hekla.admission.certificates import make
+    from hekla.kube.connection.serving import make
 
     names = ("tls.crt", "tls.key", "ca.crt")
 
     def write(announced: bytes = b"") -> bytes:
-        pair = make(["127.0.0.1"], datetime.datetime.now(datetime.UTC), datetime.timedelta(days=1))
+        pair = make(
+            ["127.0.0.1"],
+            "authority",
+            datetime.datetime.now(datetime.UTC),
+            datetime.timedelta(days=1),
+        )
         for name, content in zip(
             names, (pair.certificate, pair.key, announced + pair.authority), strict=True
         ):

@@ -15,15 +15,7 @@ from typing import Any
 import pytest
 
 from hekla.admission import Settings, StaticLookup
-from hekla.admission.certificates import (
-    CertificateError,
-    Files,
-    Own,
-    bundle,
-    context_of,
-    make,
-    show,
-)
+from hekla.admission.certificates import Files, Own, bundle
 from hekla.admission.daemon import DEFAULT_PATHS, FLAGS, enabled_admissions, settings_of
 from hekla.admission.registration import Where, wanted, webhook
 from hekla.admission.registry import ADMISSIONS
@@ -33,6 +25,7 @@ from hekla.admission.rules.groups import BadConfiguration, load
 from hekla.admission.server import ReviewServer
 from hekla.kube import log as logs
 from hekla.kube.connection.config import load as load_config
+from hekla.kube.connection.serving import CertificateError, context_of, make, show
 from hekla.kube.daemon import VERSION_FLAG, Daemon, DaemonError
 from hekla.kube.flags import parse
 from tests.admission.objects import QUEUES, Tree, job
@@ -332,7 +325,7 @@ def test_own_certificates_overlap_when_they_are_renewed():
 
 
 def test_the_bundle_forgets_what_has_expired():
-    old, new = make(["a"], NOW, DAY), make(["a"], NOW + 2 * DAY, DAY)
+    old, new = make(["a"], "authority", NOW, DAY), make(["a"], "authority", NOW + 2 * DAY, DAY)
 
     assert bundle(old.authority, new.authority, NOW + 2 * DAY) == new.authority
     assert bundle(b"not a certificate", new.authority, NOW) == new.authority
@@ -346,7 +339,7 @@ def test_certificates_from_files_are_looked_at_again(tmp_path: Path):
         for path, content in zip(paths, (pair.certificate, pair.key, pair.authority), strict=True):
             path.write_bytes(content + lengthen)
 
-    first, second = make(["a"], NOW, DAY), make(["a"], NOW, DAY)
+    first, second = make(["a"], "authority", NOW, DAY), make(["a"], "authority", NOW, DAY)
     write(first)
     source = Files(*map(str, paths))
     assert source.first() == first

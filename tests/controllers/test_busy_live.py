@@ -13,6 +13,7 @@ from hekla.api.meta import ObjectMeta
 from hekla.controllers.daemon import FLAGS, POOL, controllers_of
 from hekla.controllers.job import status_updater
 from hekla.controllers.job.controller import JobController
+from hekla.controllers.job.status_updater import StatusUpdater
 from hekla.kube.adaptive_debounce import AdaptiveDebounce
 from hekla.kube.client import Client
 from hekla.kube.connection.config import load
@@ -93,9 +94,21 @@ async def test_in_a_flood_a_job_that_runs_already_is_written_once(
     assert [scene.written[name] for name in names[1:3]] == [[("Running", 0, 1)]] * 2
 
 
+async def test_what_waits_in_a_flood_is_written_once_no_more_jobs_come(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status_updater, "FLOOD", 1)
+    monkeypatch.setattr(status_updater, "FLOOD_INTERVAL", 600.0)
+    for name in ("last-0", "last-1"):
+        await scene.cluster.job(name, a_task("a"))
+    await scene.cluster.phase("last-1", "Running")
+    assert scene.written["last-1"] == [("Running", 0, 1)]
+
+
 async def test_what_waits_in_a_flood_is_written_once_the_server_is_quiet(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(StatusUpdater, "_come_fast", True)
     monkeypatch.setattr(status_updater, "FLOOD", 1)
     monkeypatch.setattr(status_updater, "FLOOD_INTERVAL", 600.0)
     for name in ("soon-0", "soon-1"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
@@ -13,7 +14,7 @@ from hekla.kube.adaptive_debounce import AdaptiveDebounce
 from hekla.kube.errors import ApiError, Forbidden, NotFound
 from hekla.kube.http.client import TransportError
 from hekla.scheduler import inqueue_announcer
-from hekla.scheduler.inqueue_announcer import FLOOD, InqueueAnnouncer
+from hekla.scheduler.inqueue_announcer import FLOOD, FLOOD_IF_BUSY, InqueueAnnouncer
 
 
 class Server:
@@ -79,6 +80,13 @@ async def test_a_flood_ends(server: Server, monkeypatch: pytest.MonkeyPatch) -> 
     now = loop.time()
     monkeypatch.setattr(loop, "time", lambda: now + 2.0)
     assert server.let_in(100) == [False]
+
+
+async def test_on_a_busy_server_fewer_are_a_flood(server: Server) -> None:
+    for _ in range(100):
+        server.debounce.observe(time.monotonic() - 1.0)
+    assert server.let_in(*range(FLOOD_IF_BUSY)) == [False] * FLOOD_IF_BUSY
+    assert server.let_in(100) == [True]
 
 
 async def test_without_a_namespace_nothing_is_announced() -> None:

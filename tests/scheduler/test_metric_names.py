@@ -82,10 +82,15 @@ OURS: dict[str, set[str]] = {
     "evictions_held_back_total": {"action"},
     "eviction_notices_total": {"outcome"},
     "eviction_loops_total": set(),
+    "defragmentations_total": set(),
 }
 """What others do not have."""
-LATER_GAUGES = {"namespace_decayed_usage": {"namespace_name", "queue"}}
-"""What others have since the reference was written."""
+LATER_GAUGES = {
+    "namespace_decayed_usage": {"namespace_name", "queue"},
+    "fragmentation_free": {"resource"},
+    "fragmentation_unusable": {"resource"},
+}
+"""What others have since the reference was written, and what they do not have."""
 LATER = {"volcano_agent_oversubscription_resource_quantity"}
 """Of the agent that takes what is left over, which is not part of this."""
 

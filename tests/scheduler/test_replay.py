@@ -17,8 +17,9 @@ import pytest
 
 from hekla.api import crds
 from hekla.engine.cycle import cycle
+from hekla.engine.tape import FORMAT
 from hekla.scheduler.policy_file import PolicyFile
-from hekla.scheduler.recording import FORMAT, RecordedExtender, RecordedState, Recording, read
+from hekla.scheduler.recording import RecordedExtender, RecordedState, Recording, read
 from hekla.scheduler.replay import effects, main, replay
 from tests.apiserver_process import ApiServerProcess, apiserver
 from tests.ports import free_port

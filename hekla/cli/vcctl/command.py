@@ -18,7 +18,7 @@ class CommandError(Exception):
 
 class Flag(NamedTuple):
     """One flag.  `type` is the placeholder in the help: string, int, int32, bool, duration, Level,
-    moduleSpec."""
+    moduleSpec, or stringArray for one that may be repeated."""
 
     name: str
     short: str
@@ -65,6 +65,10 @@ class Invocation(NamedTuple):
 
     def text(self, name: str) -> str:
         return str(self.values[name])
+
+    def texts(self, name: str) -> list[str]:
+        """The values of a flag that may be repeated, in their order."""
+        return self.text(name).split("\n") if self.text(name) else []
 
     def number(self, name: str) -> int:
         return int(self.values[name])

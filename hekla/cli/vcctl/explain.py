@@ -61,6 +61,11 @@ FEW = 5  # pods and events named one by one
 
 async def explain(api: Api, invocation: Invocation) -> None:
     job = await find(api, JOB, name_of(invocation, MISSING), invocation.text("namespace"))
+    if changes := invocation.texts("what-if"):
+        from hekla.cli.vcctl.whatif import explain_changed
+
+        await explain_changed(api, invocation, job, changes)
+        return
     form = invocation.text("output")
     if form not in ("json", "yaml") and printed(invocation, JOB, [job], single=True):
         return

@@ -32,6 +32,11 @@ async def run(api: Api, invocation: Invocation) -> None:
         resource_list(invocation.text("limits")),
     )
     job = job_from_file(file) if file else job_from_flags(invocation, requests, limits)
+    if wanted := invocation.text("dry-run") if "dry-run" in invocation.values else "":
+        from hekla.cli.vcctl.whatif import dry_run
+
+        await dry_run(api, invocation, job, wanted)
+        return
     created = await api.create(JOB, job, invocation.text("namespace"))
     print(f"run job {created['metadata']['name']} successfully")
 

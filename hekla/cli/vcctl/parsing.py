@@ -164,6 +164,9 @@ def _long(
             if following is None:
                 raise UsageError(f"flag needs an argument: --{name}", path)
             value = following
+    known = values.get(flag.name)
+    if flag.type == "stringArray" and known:
+        value = f"{known}\n{value}"
     values[flag.name] = _value(flag, value, path)
 
 

@@ -64,6 +64,12 @@ def _size(noun_min: str = "the minimal available tasks of job") -> tuple[Flag, .
 
 JOB_NAME = text("name", "N", "", "the name of job")
 
+SNAPSHOT = (
+    Flag("scheduler-address", "", "string", "", "where the scheduler answers, if not where it says (host:port)", hidden=True),
+    Flag("run-plugins", "", "bool", False, "run the scheduler's own plugin files here", hidden=True),
+)  # fmt: skip
+"""For commands that ask a copy of what the scheduler knows."""
+
 EXPLAIN = leaf(
     "explain",
     "say why a job is where it is",
@@ -71,6 +77,14 @@ EXPLAIN = leaf(
     namespace("job"),
     JOB_NAME,
     OUTPUT,
+    Flag(
+        "what-if",
+        "",
+        "stringArray",
+        "",
+        "a change, may be repeated: queue.q.capability.cpu=+8, node=add:4x a100, ...",
+    ),
+    *SNAPSHOT,
     hidden=True,
     arguments=True,
 )
@@ -90,6 +104,16 @@ JOB = Command(
             text("scheduler", "S", "volcano", "the scheduler for this job"),
             text("filename", "f", "", "the yaml file of job"),
             Flag("command", "c", "string", "", "the command of job"),
+            Flag(
+                "dry-run",
+                "",
+                "string",
+                "",
+                "schedule: say where and when it would start, and create nothing",
+                hidden=True,
+            ),
+            OUTPUT,
+            *SNAPSHOT,
         ),
         leaf(
             "list",

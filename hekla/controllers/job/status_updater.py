@@ -239,7 +239,8 @@ class StatusUpdater:
         if moved:
             flooded = self._flooded
             shortest = FLOOD_PATIENCE if flooded else 0.0
-            longest = FLOOD_INTERVAL if flooded else LONGEST_INTERVAL
+            held = flooded and not self._ebbs_for(wanted)
+            longest = FLOOD_INTERVAL if held else LONGEST_INTERVAL
         wait = since + debounce.delay(shortest, longest) - now
         if wait <= 0 and (record.turn is not None or not debounce.busy):
             return False
@@ -254,10 +255,12 @@ class StatusUpdater:
 
     @property
     def _flooded(self) -> bool:
+        return len(self._first_steps) >= FLOOD or self._come_fast
+
+    @property
+    def _come_fast(self) -> bool:
         came_at = self._came_at
-        return len(self._first_steps) >= FLOOD or (
-            len(came_at) == FLOOD_RATE and time.monotonic() - came_at[0] <= 1.0
-        )
+        return len(came_at) == FLOOD_RATE and time.monotonic() - came_at[0] <= 1.0
 
     def _set_first_step(self, key: str, record: StatusRecord, step: batch.JobStatus | None) -> None:
         record.first_step = step
@@ -271,12 +274,18 @@ class StatusUpdater:
             return  # written meanwhile
         left = record.due_at - time.monotonic()
         busy = self._client.debounce.busy
-        if left > ROUNDING and (busy or record.first_step is None):
+        ebbs = left > LONGEST_INTERVAL and self._ebbs_for(record.first_step)
+        if left > ROUNDING and (record.first_step is None or (busy and not ebbs)):
             self._delays.after(key, min(left, LOOK_INTERVAL))
         elif record.turn is None and busy:
             self._late_writes.put(key, partial(self._begin_turn, key, record))
         else:
             self._queue.add(key)
+
+    def _ebbs_for(self, step: batch.JobStatus | None) -> bool:
+        """Whether nothing more is to be gathered for a flood: the job runs, and no more jobs come
+        fast.  That the server is slow is no reason to wait then."""
+        return step is not None and step.state.phase == states.RUNNING and not self._come_fast
 
     def _begin_turn(self, key: str, record: StatusRecord) -> asyncio.Task[None] | None:
         """Have a job reconciled whose turn to write has come, if it still has something to write."""

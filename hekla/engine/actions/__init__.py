@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from hekla.engine.actions.allocate import Allocate
 from hekla.engine.actions.backfill import Backfill
+from hekla.engine.actions.defragment import Defragment
 from hekla.engine.actions.enqueue import Enqueue
 from hekla.engine.actions.gangevict import GangPreempt, GangReclaim
 from hekla.engine.actions.preempt import Preempt
@@ -38,6 +39,7 @@ ACTIONS: Mapping[str, Action] = {
         Preempt(),
         Reclaim(),
         Shuffle(),
+        Defragment(),
         GangPreempt(),
         GangReclaim(),
     )

@@ -15,6 +15,7 @@ import msgspec
 from hekla.api.text.times import stamp
 from hekla.api.trees import Json, Tree
 from hekla.engine.model.decisions import Event, ReservationStatus
+from hekla.engine.model.evictions.notices import RESERVED_FOR
 from hekla.engine.model.tasks import PREEMPTABLE, Status, Task
 from hekla.engine.model.time.reservations import (
     ENDED,
@@ -89,7 +90,8 @@ def _evict(session: Session, one: NodeReservation, staying: list[Staying]) -> li
             session.state.reservations.edge = min(session.state.reservations.edge, due)
             left.append(each)
         else:
-            statement.evict(task, EVICTS, one.name)
+            purpose = f"its node is reserved for {one.name}"
+            statement.evict(task, EVICTS, purpose, RESERVED_FOR + one.name)
     statement.commit()
     return left
 

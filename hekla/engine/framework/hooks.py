@@ -17,7 +17,7 @@ _GATES = {
     "preemptive": "enablePreemptive", "allocatable": "enabledAllocatable", "preemptable": "enablePreemptable",
     "reclaimable": "enableReclaimable", "evictable": None, "lesser": None, "balanced": None, "victim_tasks": "enabledVictim",
     "prefilter": "enablePredicate",
-    "spares": None, "victim_order": None, "eviction_notice": None, "eviction_grace": None, "eviction_decided": None,
+    "spares": None, "fragmentation": None, "victim_order": None, "eviction_notice": None, "eviction_grace": None, "eviction_decided": None,
     "filters": "enablePredicate", "predicate": "enablePredicate", "scores": "enableNodeOrder", "score": "enableNodeOrder",
     "allocated": None, "deallocated": None, "hyper_node_gradient": "enabledHyperNodeGradient",
     "hyper_node_order": "enabledHyperNodeOrder",

@@ -16,7 +16,7 @@ import msgspec
 
 from hekla.api.trees import Tree
 from hekla.engine.framework.heap import Comparable
-from hekla.engine.model.arrays import Bools
+from hekla.engine.model.arrays import Bools, Rows
 from hekla.engine.model.nodes import NodeView
 from hekla.engine.model.resources import Amounts, Floats
 
@@ -421,6 +421,10 @@ class Plugin:
 
             `return "it has just started" if self.now - victim.start < 60 else ""`
             """
+
+        def fragmentation(self, rows: Rows) -> Floats:
+            """`[rows]`: how much of what is free on these nodes cannot be used by the pods that come.
+            The action defragment moves pods so that the sum over all nodes falls."""
 
         def victim_order(self, victim: Task) -> Comparable:
             """A key for the order in which victims of one queue leave, before the order of their

@@ -17,7 +17,7 @@ import numpy as np
 
 from hekla.engine.model.arrays import Rows
 from hekla.engine.model.decisions import Bind, Evict
-from hekla.engine.model.evictions.notices import RESERVED_FOR, Notice
+from hekla.engine.model.evictions.notices import Notice
 from hekla.engine.model.explanations import purpose_of
 from hekla.engine.model.reasons import FitErrors
 from hekla.engine.model.tasks import NOWHERE, Job, Status, Task
@@ -56,8 +56,10 @@ class Evicted:
     task: Task
     before: Status
     reason: str
-    reservation: str = ""
-    """The reservation that it has to make room for."""
+    purpose: str = ""
+    """What it is for, where it is for nobody's room."""
+    claimant: str = ""
+    """Who gets the room, where that is no job: see `Notice.claimant`."""
 
 
 Operation = Placed | Evicted
@@ -100,8 +102,8 @@ class Statement:
     def pipeline(self, task: Task, row: int, evicted_for: bool = False) -> None:
         self.place([task], np.array([row]), Status.PIPELINED, evicted_for)
 
-    def evict(self, task: Task, reason: str, reservation: str = "") -> None:
-        operation = Evicted(task, task.status, reason, reservation)
+    def evict(self, task: Task, reason: str, purpose: str = "", claimant: str = "") -> None:
+        operation = Evicted(task, task.status, reason, purpose, claimant)
         self._do(operation)
         self.operations.append(operation)
 
@@ -195,15 +197,11 @@ class Statement:
         session, task, reason = self.session, operation.task, operation.reason
         job, votes = task.job, session.votes
         node = session.state.nodes.names[task.row]
-        purpose = "" if preemptor is None else purpose_of(preemptor, job)
-        if operation.reservation:
-            purpose = f"its node is reserved for {operation.reservation}"
+        purpose = operation.purpose if preemptor is None else purpose_of(preemptor, job)
         notice = votes.eviction_notice(task) if operation.before is Status.RUNNING else 0.0
         if notice > 0:
             at = math.ceil(session.now + notice)
-            claimant = "" if preemptor is None else preemptor.key
-            if operation.reservation:
-                claimant = RESERVED_FOR + operation.reservation
+            claimant = operation.claimant if preemptor is None else preemptor.key
             pods = self._claim_of(task.row)
             given = Notice(task.uid, at, reason, purpose, claimant, pods)
             session.state.eviction_notices.given[task.key] = given

@@ -256,11 +256,14 @@ class Votes:
                     chosen.setdefault(task.key, task)
             if chosen:
                 break
-        left = list(chosen.values()) if self.names_victims else candidates
+        return self.let_go(list(chosen.values()) if self.names_victims else candidates)
+
+    def let_go(self, victims: list[Task]) -> list[Task]:
+        """Those of the victims whom no plugin of any tier spares."""
         for plugin in self.hooks("victim_tasks"):
             if plugin.spares_victims:
-                left = plugin.victim_tasks(left)
-        return left
+                victims = plugin.victim_tasks(victims)
+        return victims
 
     @property
     def names_victims(self) -> bool:

@@ -145,7 +145,12 @@ class PodTable:
         self._join(task, meta, spec)
         if old is None:
             self.transfers.pod_added(task)
-        if self.mix is not None and task.job is not None and (old is None or old.uid != task.uid):
+        if (
+            self.mix is not None
+            and task.job is not None
+            and (old is None or old.uid != task.uid)
+            and not self.transfers.comes_back(task)
+        ):
             self.mix.came(task.pods)
         if node and self.jobs.back_off.waits and task.job is not None:
             self.jobs.back_off.succeeded(task.job.key)

@@ -72,6 +72,9 @@ class Transfers:
         """Lineages of which pods were evicted: their pods go and come because of that."""
         self.in_vain: dict[str, int] = {}
         """Pod -> how often others were evicted for it, which has no place yet."""
+        self.fragmented = float("inf")
+        """How fragmented the nodes were when pods were last moved because of that: as long as
+        nothing outside changes, this must fall before more are moved."""
         self.told: set[tuple[str, str]] = set()
         """Claimers and those from whom they may not take back, of whom this was said."""
 
@@ -146,6 +149,10 @@ class Transfers:
         """A pod is gone: evicted, with one that was evicted, or taken away."""
         if self.disturbed and task.status not in FINISHED and not self._disturbed(task):
             self._begin()
+
+    def comes_back(self, task: Task) -> bool:
+        """Whether a pod that comes is in the place of one that was evicted."""
+        return bool(self.disturbed) and self._disturbed(task)
 
     def _disturbed(self, task: Task) -> bool:
         return task.job is not None and task.job.lineage in self.disturbed

@@ -59,6 +59,26 @@ class Connection:
     context: str = ""
     source: str = ""
     """Where the configuration comes from, for messages."""
+    tls: TlsSource | None = None
+    """What its TLS contexts are made of; None for plain HTTP and sockets."""
+
+    def beside(self, host: str, port: int, authority: str, name: str) -> Connection:
+        """As the same user to another server of the cluster, whose certificate (PEM) is known
+        otherwise and is for `name`."""
+        tls = replace(
+            self.tls or TlsSource(),
+            authority=Pem(name, text=authority),
+            insecure=False,
+            _context=None,
+        )
+        return replace(
+            self,
+            target=Target(host=host, port=port, tls=tls.context, server_name=name),
+            headers=b"",
+            base_path="",
+            source=name,
+            tls=tls,
+        )
 
 
 def load(
@@ -142,6 +162,7 @@ def from_pod(
         credentials=TokenFile(directory / "token"),
         namespace=namespace.read_text().strip() if namespace.exists() else "default",
         source=f"in-cluster ({directory})",
+        tls=tls,
     )
 
 
@@ -321,7 +342,7 @@ def _connection(cluster: _Entry, user: _Entry, environment: Mapping[str, str]) -
         server_name=cluster.text("tls-server-name"),
         proxy=_proxy(cluster, host, port, secure, environment),
     )
-    return Connection(target, credentials, headers, parts.path.rstrip("/"))
+    return Connection(target, credentials, headers, parts.path.rstrip("/"), tls=tls)
 
 
 def _proxy(

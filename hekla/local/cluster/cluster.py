@@ -381,6 +381,8 @@ class Cluster:
                     home,
                     f"--scheduler-conf={settings.scheduler_conf or self.policy}",
                     *optional("record", settings.record),
+                    "--snapshot-address=127.0.0.1:0",
+                    f"--client-ca-file={self.pki / 'ca.crt'}",
                 ),
                 after="agent"
                 if self.nodes_leaving(settings)

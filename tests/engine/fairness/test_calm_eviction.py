@@ -16,8 +16,8 @@ from hekla.engine.framework.policy import Policy, PolicyError
 from hekla.engine.model.decisions import Decisions, EvictionNotice
 from hekla.engine.model.evictions.notices import EVICT_AT, EVICT_FOR
 from hekla.engine.policies import read_policy
+from hekla.engine.tape import encoded
 from hekla.engine.world import World, policy
-from hekla.scheduler.recording import encoded
 from tests.engine.fairness.settling import BOTH, LAYOUTS, drawn, more_jobs, settled, turn
 from tests.engine.fairness.stage import evicted
 from tests.engine.fairness.test_settling import Greedy

@@ -229,7 +229,7 @@ def test_what_is_freed_is_taken_by_whom_it_was_freed_for(name: str, seed: int) -
 
 def story(name: str, seed: int) -> str:
     """A digest of all that is decided in a random cluster."""
-    from hekla.scheduler.recording import encoded
+    from hekla.engine.tape import encoded
 
     world = drawn(name, seed)
     digest = hashlib.sha256()

@@ -27,6 +27,7 @@ from hekla.engine.model.annotations import (
 )
 from hekla.engine.model.durations import seconds
 from hekla.engine.model.evictions.log import MOST_ROUNDS
+from hekla.engine.model.gangs import breaks_gang
 from hekla.engine.model.resources import Amounts
 from hekla.engine.model.tasks import Job, Status, Task
 
@@ -222,7 +223,7 @@ class CalmEviction(Plugin):
         job = victim.job
         if job is None:
             return ""
-        if self._is_semi_preemptible(victim) and _breaks_gang(victim, job):
+        if self._is_semi_preemptible(victim) and breaks_gang(victim, job):
             return f"job {job.title} gives only what is above its minimum of {job.min_available}"
         if preemptor is not None and preemptor is not job:
             until_then = self.session.state.eviction_log.apart_until(preemptor, job, self.now)
@@ -333,19 +334,3 @@ def _unreadable(marks: Mapping[str, str], known: Mapping[str, object]) -> str:
         except ValueError as error:
             return f"{name}: {error}. Until then it counts as absent."
     return ""
-
-
-def _breaks_gang(task: Task, job: Job) -> bool:
-    """Whether the job needs this pod, as it stands, to have its minimum: of all pods, of the pod's
-    role, or of sub-groups."""
-    if job.counts.ready <= job.min_available:
-        return True
-    least = job.role_minimums.get(task.role, 0)
-    if job.min_available >= job.role_total and least and job.role_count(task.role) <= least:
-        return True
-    part = task.subjob
-    wanted = job.min_sub_jobs.get(part.group, 0) if part is not None else 0
-    if part is None or not wanted or not part.is_ready() or part.counts.ready > part.min_available:
-        return False
-    ready = sum(1 for one in job.sub_jobs.values() if one.group == part.group and one.is_ready())
-    return ready <= wanted

@@ -36,9 +36,10 @@ class Overcommit(Plugin):
     def open(self, session: CycleView) -> None:
         self.session = session
         state = session.state
-        self.room: Amounts = {
+        self.most: Amounts = {
             name: value * self.arguments.factor for name, value in session.total.items()
         }
+        self.room = dict(self.most)
         nodes = state.nodes
         used = nodes.used if nodes.ready.all() else nodes.used[:, nodes.ready]
         for name, held in zip(state.space.names, used.sum(axis=1).tolist()):
@@ -55,9 +56,16 @@ class Overcommit(Plugin):
         self.session.refuse(
             job,
             "resource in cluster is overused: " + ", ".join(f"overused {name}" for name in short),
-            shortages("", "cluster", job.min_resources, self.inqueue, self.room),
+            shortages("", "cluster", job.min_resources, self._held(), self.most),
         )
         return REJECT
+
+    def _held(self) -> Amounts:
+        """What pods use and admitted jobs were promised: the end of jobs gives it back."""
+        held = dict(self.inqueue)
+        for name, most in self.most.items():
+            held[name] = held.get(name, 0.0) + most - self.room[name]
+        return held
 
     def job_enqueued(self, job: Job) -> None:
         if job.min_resources is not None:

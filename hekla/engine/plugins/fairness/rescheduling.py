@@ -4,7 +4,6 @@ plugins-fairness 13."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import copy
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,12 +11,11 @@ import numpy as np
 
 from hekla.api.trees import Tree
 from hekla.engine.framework.plugin import Arguments, Plugin, Reads
-from hekla.engine.framework.session import Session, session_of
-from hekla.engine.model.arrays import Bools
+from hekla.engine.framework.session import session_of
 from hekla.engine.model.durations import seconds
 from hekla.engine.model.resources import CPU, MEMORY, Floats
 from hekla.engine.model.tasks import NOWHERE, Status, Task
-from hekla.engine.placement.placer import placer_of
+from hekla.engine.placement.landing import Landing
 from hekla.engine.plugins.placement.numaaware import guaranteed
 
 if TYPE_CHECKING:
@@ -113,7 +111,7 @@ class Rescheduling(Plugin):
         for task in candidates:
             if task.preemptable and task.status is Status.RUNNING:
                 on_row.setdefault(task.row, []).append(task)
-        landing = Landing(self.session, high)
+        landing = Landing(self.session, "shuffle")
         try:
             rows = np.flatnonzero(high)
             for row in rows[np.argsort(-usage[:, rows].sum(axis=0), kind="stable")].tolist():
@@ -121,7 +119,7 @@ class Rescheduling(Plugin):
                 for task in sorted(on_row.get(row, ()), key=_least_missed):
                     if not (load >= target[:, 0]).any() or (room == 0).any():
                         break
-                    if not landing.moves(task):
+                    if landing.moves(task, high) == NOWHERE:
                         continue
                     asked = np.array([task.request.amounts[CPU], task.request.amounts[MEMORY]])
                     room -= asked
@@ -141,59 +139,6 @@ class Rescheduling(Plugin):
                 usage[0, row] = (measured.get("cpu_usage_avg_percent") or {}).get(period, 0.0)
                 usage[1, row] = (measured.get("memory_usage_avg_percent") or {}).get(period, 0.0)
         return usage
-
-
-class Landing:
-    """Where pods would go if they were evicted: tried one after the other on the session's own
-    tables, and undone."""
-
-    def __init__(self, session: Session, high: Bools) -> None:
-        self.session = session
-        self.high = high
-        self.statement = session.statement()
-        self.moved: list[Task] = []
-        self.stand_ins: list[Task] = []
-
-    def moves(self, task: Task) -> bool:
-        """Whether a pod made anew in this one's place finds another node, one that is not busy;
-        then it counts as moved there.
-
-        Also once the old one has left and its node has the room again.
-        """
-        nodes, placer = self.session.state.nodes, placer_of(self.session)
-        from_row = task.row
-        self.statement.evict(task, "shuffle")
-        again = copy(task)
-        again.key = f"{task.key}+"
-        again.row = NOWHERE
-        again.status = Status.PENDING
-        again.last = None
-        found = NOWHERE
-        if not self.session.votes.prefilter(again):
-            room = placer.filters.candidates(self.session, again)
-            choices = [
-                placer.scores.best(self.session, again, self.session.preferred(rows))
-                for rows in (room.idle, room.future)
-                if len(rows)
-            ]
-            if choices and not any(row in (NOWHERE, from_row) or self.high[row] for row in choices):
-                found = choices[-1]
-        if found == NOWHERE:
-            self.statement.spare(task)
-            return False
-        nodes.hold(again, found, Status.PIPELINED)
-        again.row, again.status = found, Status.PIPELINED
-        self.session.tell_allocated([again])
-        self.stand_ins.append(again)
-        self.moved.append(task)
-        return True
-
-    def undo(self) -> None:
-        """Take back what was tried."""
-        for one in reversed(self.stand_ins):
-            self.session.state.nodes.release(one, one.row, one.status)
-            self.session.tell_deallocated([one])
-        self.statement.rollback()
 
 
 def _interval(text: str) -> float:

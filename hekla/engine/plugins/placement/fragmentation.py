@@ -27,6 +27,7 @@ from hekla.engine.model.fragmentation.measure import (
     expected,
     fitting,
     gradient,
+    unusable,
 )
 from hekla.engine.model.fragmentation.mix import ShapeMix
 from hekla.engine.model.nodes import NodeView
@@ -45,6 +46,8 @@ ROUNDED = 4
 """Digits of a rise that count: less is a tie, and goes to the node that is fuller."""
 FULLER, CPU_FULLER = 1e-6, 1e-11
 """What a node gains by having no card free, and by having no cpu free, where rises are equal."""
+SHOWN_EVERY = 10.0
+"""Seconds between two times that fragmentation is shown as metrics."""
 RENEWED = 8
 """The mix is looked at again when it has grown by one in so many."""
 
@@ -107,6 +110,7 @@ class Fragmentation(Plugin):
         self.gpus = tuple(one.strip() for one in arguments.gpus.split(",") if one.strip())
         self.mix: ShapeMix | None = None
         self._renew_at = 0
+        self._shown = float("-inf")
         self._measured_by: tuple[object, ...] = ()
         """What the shapes and scales were worked out from."""
         self._shapes: Shapes | None = None
@@ -149,6 +153,16 @@ class Fragmentation(Plugin):
         self._rises.clear()
         self._needs.clear()
         self._access = (-1, None)
+
+    def close(self, session: CycleView) -> None:
+        """Show what is free and of no use to the mix, not in every cycle."""
+        if session.now - self._shown < SHOWN_EVERY or not session.state.metered:
+            return
+        self._shown = session.now
+        free, lost = self.lost(np.arange(len(self.nodes)))
+        for at, name in enumerate(RESOURCES):
+            session.metric("fragmentation_free", float(free[at].sum()), resource=name)
+            session.metric("fragmentation_unusable", float(lost[at].sum()), resource=name)
 
     # -------------------------------------------------------------------------------------- the mix
 
@@ -270,6 +284,24 @@ class Fragmentation(Plugin):
             yield Score(
                 "fragmentation of cards", weight, Depends.CLUSTER, self._on_cards, batch=False
             )
+
+    def fragmentation(self, rows: Rows) -> Floats:
+        """`[rows]`: expected fragmentation of these nodes as they are."""
+        access = self.access()
+        seen = None if access is None else access[:, rows]
+        return expected(self.shapes, self.places(NodeView(self.nodes, rows)), self.scale, seen)
+
+    def lost(self, rows: Rows) -> tuple[Floats, Floats]:
+        """`[3, rows]` twice, of cpu (millicores), memory (bytes) and GPUs: what is free, and what of
+        it the mix is expected to leave, were each node filled with pods of one shape."""
+        access, places = self.access(), self.places(NodeView(self.nodes, rows))
+        seen = None if access is None else access[:, rows]
+        parts = unusable(self.shapes, places, seen, filled=True)
+        weights = self.shapes.by_resource
+        whole = np.maximum(weights.sum(axis=1), 1e-12)
+        lost: Floats = np.einsum("rs,rsp->rp", weights, parts) / whole[:, None]
+        cards = (np.maximum(places.cards, 0.0).sum(axis=0) + places.closed) / places.card
+        return np.array([places.cpu, places.memory, cards]), lost
 
     def _alone(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Floats | None:
         return None if self.need(pods).shared else self._score(pods, nodes)
