@@ -45,7 +45,7 @@ from hekla.scheduler.claims import ClaimBinder, ClaimError
 from hekla.scheduler.devices import LockError, lock_node, lock_of, unlock_node
 from hekla.scheduler.informers import RejectedObject
 from hekla.scheduler.metrics import BIND_CALL, BOUND, FAILED_BINDS, PRE_BIND, PRE_BOUND
-from hekla.scheduler.podgroup_statuses import PodGroupStatusUpdater, now
+from hekla.scheduler.podgroup_statuses import LONGEST_IN_FLOOD, PodGroupStatusUpdater, now
 from hekla.scheduler.volumes import VolumeBinder, VolumeError
 
 log = logging.getLogger(__name__)
@@ -322,7 +322,9 @@ class Binder:
     def record_deferred_events(self) -> None:
         """Record the deferred events that are old enough and still true."""
         loop = asyncio.get_running_loop()
-        stable = self.client.debounce.delay(STABLE, LONGEST_DEFERRAL)
+        # In a flood most groups wait for their own pods, and longer than else.
+        longest = LONGEST_IN_FLOOD if self.pod_groups.announcer.flooded else LONGEST_DEFERRAL
+        stable = self.client.debounce.delay(STABLE, longest)
         for held, (event, since) in list(self.deferred_events.items()):
             if not self.waits(event):
                 del self.deferred_events[held]

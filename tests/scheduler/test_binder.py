@@ -28,6 +28,7 @@ from hekla.kube.status_writer import WIDTH
 from hekla.scheduler import binder as carrying
 from hekla.scheduler.binder import Binder
 from hekla.scheduler.informers import RejectedObject
+from hekla.scheduler.inqueue_announcer import InqueueAnnouncer
 from hekla.scheduler.podgroup_statuses import Answer, Metadata
 from hekla.scheduler.volumes import VolumeError
 
@@ -405,6 +406,26 @@ async def test_a_complaint_stands_for_its_own_time_however_long_another_has_stoo
             await asyncio.sleep(0.005)
     assert [where for where, *_ in scene.events.told] == ["PodGroup/old"]
     assert [held.event.message for held in scene.binder.deferred_events.values()] == ["0/1 tasks"]
+
+
+@pytest.mark.parametrize(("flooded", "told"), [(False, 1), (True, 0)])
+async def test_in_a_flood_a_complaint_stands_longer_before_it_is_told(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, flooded: bool, told: int
+) -> None:
+    """Of a group that has waited for eleven seconds on a busy server."""
+    monkeypatch.setattr(InqueueAnnouncer, "flooded", flooded)
+    monkeypatch.setattr(AdaptiveDebounce, "delay", lambda self, shortest, longest: longest)
+    scene.world.job("job", cpu=1)
+    scene.world.state.jobs["default/job"].phase = "Inqueue"
+    scene.binder.defer_event(
+        Event("PodGroup", "default/job", "u", "Warning", "Unschedulable", "0/0 tasks")
+    )
+    held = scene.binder.deferred_events["default/job", "Unschedulable"]
+    scene.binder.deferred_events["default/job", "Unschedulable"] = held._replace(
+        since=held.since - 11.0
+    )
+    scene.binder.record_deferred_events()
+    assert len(scene.events.told) == told
 
 
 async def test_a_slow_server_is_told_few_reasons_at_a_time_and_none_that_is_past(
