@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from hekla.api.text.times import stamp
 from hekla.engine.cycle import hooks_of
 from hekla.engine.estimates.estimates import Estimation, StartEstimate
 from hekla.engine.framework.session import Session
@@ -115,3 +116,23 @@ def test_only_the_nodes_that_a_job_may_use_count() -> None:
     assert because["picky"] == (
         "it needs 1 pod of cpu=8 at once and cpu is short on the node that it may use: 0 fit now"
     )
+
+
+def test_a_job_too_long_for_the_time_before_a_window_starts_after_it() -> None:
+    of = world()
+    of.nodes("n1", cpu=8)
+    of.state.upsert_other(
+        "Reservation",
+        {
+            "metadata": {"name": "maintenance", "uid": "r1"},
+            "spec": {
+                "nodes": {"names": ["n1"]},
+                "window": {"start": stamp(of.now + 1200), "end": stamp(of.now + 1800)},
+            },
+        },
+    )
+    of.job("brief", cpu=4, annotations=SHORT)
+    of.job("long", cpu=8, annotations=HOUR)
+    found, _ = estimates(of)
+    assert "brief" not in found, "it runs: it ends before the window opens"
+    assert found["long"].at == pytest.approx(1800)

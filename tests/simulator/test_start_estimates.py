@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hekla.api.text.times import stamp
 from hekla.engine.cycle import hooks_of
 from hekla.engine.estimates.estimates import Estimation, StartEstimate
 from hekla.engine.framework.session import Session
@@ -32,8 +33,8 @@ MODES = st.sampled_from(["", "strict", "easy"])
 class Foreseen(Simulation):
     """A simulation that writes down all estimates at one moment: when the last job has come."""
 
-    def __init__(self, workload: Workload, rules: Any) -> None:
-        super().__init__(workload, rules)
+    def __init__(self, workload: Workload, rules: Any, period: int = 0) -> None:
+        super().__init__(workload, rules, period=period)
         self.estimates: dict[str, StartEstimate] = {}
         self.last = max(job.submit for job in workload.jobs)
         hooks_of(self.state, self.policy).keeps_session = True
@@ -45,10 +46,12 @@ class Foreseen(Simulation):
             self.estimates = Estimation(session).run()
 
 
-def foreseen(workload: Workload, rules: Any) -> dict[str, tuple[StartEstimate, float]]:
+def foreseen(
+    workload: Workload, rules: Any, period: int = 0
+) -> dict[str, tuple[StartEstimate, float]]:
     """Of each job that waits once all have come: the estimate (in seconds since the beginning), and
     when it started."""
-    simulation = Foreseen(workload, rules)
+    simulation = Foreseen(workload, rules, period)
     run = simulation.run()
     starts = {one.job.key: one.started for one in run.jobs}
     found = {}
@@ -120,3 +123,23 @@ def test_how_true_estimates_came() -> None:
     found = accuracy(simulation, run)
     assert (found.jobs, found.waited, found.within_minute) == (4, 2, 1.0)
     assert (found.median_error, found.p90_error) == (0.0, 0.0)
+
+
+@settings(deadline=None, max_examples=25)
+@given(GANGS, MODES, st.integers(20, 120), st.integers(5, 60), st.sampled_from([1, 2, 4]))
+def test_gangs_start_when_it_was_foreseen_round_a_maintenance_window(
+    of: list[tuple[int, ...]], mode: str, opens: int, length: int, nodes: int
+) -> None:
+    workload = cluster_of_gangs(truthful(of))
+    begin = workload.beginning / SECOND
+    window = {"start": stamp(begin + opens), "end": stamp(begin + opens + length)}
+    names = [f"n{number}" for number in range(nodes)]
+    workload.cluster.append(
+        {
+            "kind": "Reservation",
+            "metadata": {"name": "maintenance", "uid": "m"},
+            "spec": {"nodes": {"names": names}, "window": window},
+        }
+    )
+    for one, started in foreseen(workload, rules(mode), period=SECOND).values():
+        assert one.at == pytest.approx(started, abs=1e-3)

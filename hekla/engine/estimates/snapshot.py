@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +22,7 @@ from hekla.engine.model.arrays import Bools, Rows
 from hekla.engine.model.queues.queues import OPEN, Queue
 from hekla.engine.model.resources import PODS, Floats, Request, dominant_share
 from hekla.engine.model.tasks import HOLDS, Job, Status, Task
+from hekla.engine.model.time.reservations import FORESEEN
 from hekla.engine.model.time.walltimes import ENDLESS, job_walltime, stated_walltime
 from hekla.engine.placement.forecast import Closure, Running, Snapshot
 from hekla.engine.placement.placer import placer_of
@@ -63,6 +64,8 @@ class Reading:
             queue = state.queues.get(job.queue)
             if queue is None or state.active.get(job.key) is not job or not waits(job):
                 continue
+            if job.key in state.reservations.named:
+                continue  # It starts in the window of the reservation that it names.
             read = self._read(job, queue)
             if read is not None:
                 found.setdefault(job.queue, []).append((session.order.job_key(job), job, *read))
@@ -105,7 +108,7 @@ class Reading:
             left=left,
             limits_of=limits_of,
             parts={row: one for row, one in enumerate(parts) if len(one) > 1},
-            closures=[closure(session, self.jobs) for closure in CLOSURES],
+            closures=list(self._closures()),
         )
 
     def _read(self, job: Job, queue: Queue) -> tuple[list[tuple[int, int]], int, float] | None:
@@ -267,8 +270,21 @@ class Reading:
             limits_of.append(np.array(rows, dtype=np.intp))
         return limits_of, np.array(left) if left else np.zeros((0, len(space)))
 
-
-CLOSURES: list[Callable[[Session, list[Job]], Closure]] = []
+    def _closures(self) -> Iterator[Closure]:
+        """The windows of Reservations, as many as planners foresee."""
+        reserved = placer_of(self.session).filters.reserved
+        if reserved is None:
+            return
+        owned = [reserved.standing(job).owned for job in self.jobs]
+        for one in reserved.by_name.values():
+            open_to = np.array([one.name in names for names in owned], dtype=np.bool_)
+            at = self.now
+            for _ in range(FORESEEN):
+                window = one.window(at) if len(one.rows) else None
+                if window is None:
+                    break
+                yield Closure(one.mask.copy(), window.start, window.end, open_to)
+                at = window.end
 
 
 def _wide(one: Running, width: int) -> Running:

@@ -62,7 +62,8 @@ class Holding(NamedTuple):
     amounts: Floats
     """`[resources, rows]`."""
     job: int
-    """Of the waiting jobs; negative for one that ran before: -1 - its place in `Snapshot.running`."""
+    """Of the waiting jobs; negative for one that ran before: -1 - its place in `Snapshot.running`.
+    `NOBODY`: it is the end of a closure."""
 
 
 class Running(NamedTuple):
@@ -139,6 +140,9 @@ class Forecast:
         for place, one in enumerate(snapshot.running):
             end = one.end if one.end > self.now + SOON else self.now + OVERDUE
             self._hold(end, Holding(one.rows, one.amounts, -1 - place))
+        for closure in snapshot.closures:
+            if self.now < closure.end < math.inf:
+                self._hold(closure.end, Holding(_NONE, np.zeros((len(self.room), 0)), NOBODY))
         self.left = snapshot.left.copy()
         self.line: Jobs = np.arange(len(snapshot.shape))
         asked = snapshot.asked
@@ -243,7 +247,8 @@ class Forecast:
             if self._starts(job, moment, self.room):
                 self._leave(at)
                 continue
-            if job == self._head or self._reserve(job, moment):
+            kept = job == self._head and self._head_start > moment
+            if kept or self._reserve(job, moment):
                 self._share()
                 return at + 1
             self._unknown(job)
@@ -311,6 +316,8 @@ class Forecast:
 
     def _first_room(self, job: int) -> tuple[float, Floats] | None:
         holdings = self.holdings
+        if self.of.closures:
+            return self._first_room_between(job)
         low, high, step = 0, 0, 4
         while True:
             high = min(high + step, len(holdings))
@@ -329,6 +336,18 @@ class Forecast:
         start = holdings[high - 1][0]
         count = bisect_left(holdings, (start + SOON,))
         return start, (after if count <= high else self._room_after(count))(count)
+
+    def _first_room_between(self, job: int) -> tuple[float, Floats] | None:
+        """The same where nodes are closed for a time: what a job may use depends on when it would
+        end, so more room later does not mean that it fits then."""
+        after = self._room_after(len(self.holdings))
+        for at, (end, _, _) in enumerate(self.holdings, 1):
+            if at < len(self.holdings) and self.holdings[at][0] <= end + SOON:
+                continue  # Others end with it.
+            room = after(at)
+            if self._chosen(job, self._parts(job), room, end) is not None:
+                return end, room
+        return None
 
     def _room_after(self, most: int) -> Callable[[int], Floats]:
         """Gives `[resources, nodes]` once so many of those that run have ended, up to a number."""
@@ -386,7 +405,7 @@ class Forecast:
                 np.minimum(most, (room[column] + EPSILON) / value, out=most)
         np.floor(np.maximum(most, 0.0, out=most), out=most)
         most *= self._masks[:, kind]
-        if self.of.closures and job >= 0 and not math.isnan(moment):
+        if self.of.closures and not math.isnan(moment):
             end = moment + self.of.walltime[job]
             for one in self.of.closures:
                 if not one.open_to[job] and one.start < end - SOON and moment < one.end - SOON:
@@ -410,8 +429,9 @@ class Forecast:
         """The same for the head, of nodes without room now before others."""
         left, present = then, self.room
         for kind, count in parts:
-            fit = self._fitting(-1, kind, left, math.nan)
-            later = np.maximum(fit - self._fitting(-1, kind, present, math.nan), 0.0)
+            fit = self._fitting(self._head, kind, left, self._head_start)
+            now = self._fitting(self._head, kind, present, self._head_start)
+            later = np.maximum(fit - now, 0.0)
             taken = _first(later, count)
             missing = count - int(taken.sum())
             if missing > 0:
@@ -501,6 +521,8 @@ class Forecast:
             self.left[limits] -= one.amounts.sum(axis=1)
 
     def _give_back(self, one: Holding) -> None:
+        if one.job == NOBODY:
+            return
         if one.job >= 0:
             limits = self._limits(one.job)
         else:
