@@ -48,6 +48,10 @@ COMMANDS = {
         "hekla.cli.simulate",
         "what a policy would do with a workload, in virtual time (several are compared)",
     ),
+    "rehearse": Command(
+        "hekla.cli.rehearse",
+        "what a recorded day would have been under another policy (POLICY --recording DIR)",
+    ),
     "completion": Command(
         "hekla.cli.completion", "print a completion script for bash, zsh or fish"
     ),

@@ -128,8 +128,8 @@ def _run(arguments: Namespace) -> int:
             policies, names = [recorded_policy(*recorded)], ["recorded"]
     if arguments.seed:
         policies = [dataclasses.replace(one, tie_seed=arguments.seed) for one in policies]
-    until = None if arguments.until is None else _moment(arguments.until, "--until")
-    period = _moment(arguments.schedule_period, "--schedule-period")
+    until = None if arguments.until is None else moment(arguments.until, "--until")
+    period = moment(arguments.schedule_period, "--schedule-period")
     for note in workload.notes:
         print(f"note: {note}", file=sys.stderr)
     progress = progress_on(sys.stderr)
@@ -185,7 +185,7 @@ def read_workload(arguments: Namespace) -> tuple[Workload, RecordedPolicy | None
     if arguments.pod_processors is not None and arguments.pod_processors < 1:
         raise InputError(f"--pod-processors = {arguments.pod_processors}: a whole number from 1 up")
     default = arguments.default_duration
-    duration = None if default is None else _moment(default, "--default-duration")
+    duration = None if default is None else moment(default, "--default-duration")
     name: str = arguments.workload or arguments.cluster or ""
     if arguments.format == "recording" or (arguments.workload and Path(name).is_dir()):
         if arguments.cluster:
@@ -258,7 +258,8 @@ def _policies(paths: list[str]) -> list[Policy]:
     return policies
 
 
-def _moment(text: str, flag: str) -> int:
+def moment(text: str, flag: str) -> int:
+    """Microseconds that a flag names.  Raises InputError."""
     from hekla.simulator.workload import InputError, microseconds
 
     try:

@@ -21,16 +21,22 @@ def policy_of(copy: ClusterCopy, run_plugins: bool) -> Policy:
     Plugin files come with the snapshot as text.  To run what another machine sends is a decision of
     the user's, so without `run_plugins` that is an error.
     """
-    name, text, sources = copy.policy
+    sources = copy.policy[2]
     if sources and not run_plugins:
         raise PolicyProblem(
             f"the scheduler has plugins of its own ({', '.join(sorted(sources))}), and an answer needs "
             "their code to run here; --run-plugins lets it"
         )
+    return policy_recorded(copy.policy)
+
+
+def policy_recorded(recorded: tuple[str, str, dict[str, str]] | None) -> Policy:
+    """The policy of a recording: name, text and plugin files; the built-in one where there is none.
+    Raises PolicyProblem."""
     try:
-        return recorded_policy(name, text, sources)
+        return recorded_policy(*(recorded or ("", "", {})))
     except (PolicyFileError, PluginFileError) as error:
-        raise PolicyProblem(f"the scheduler's policy cannot be used here: {error}") from error
+        raise PolicyProblem(f"the recorded policy cannot be used here: {error}") from error
 
 
 def policy_in(path: str) -> Policy:
