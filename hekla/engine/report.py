@@ -235,15 +235,22 @@ def report_queues(session: Session) -> None:
         own = _with_descendants(queues)
         claims = _claims_with_descendants(queues, claims)
     for name, allocated in own.items():
-        written = quantities(present(allocated))
-        if name in claims:
-            written |= devicequota.written(devicequota.total(claims[name]))
         queue = queues[name]
+        written = _written(queue, present(allocated))
+        if name in claims:
+            written = written | devicequota.written(devicequota.total(claims[name]))
         if _same(written, queue.status_sent):
             continue
         gone = [key for key in queue.status_sent or () if key not in written]
         queue.status_sent = written
         session.decisions.queues.append(QueueStatus(name, written, gone))
+
+
+def _written(queue: Queue, held: Amounts) -> dict[str, str]:
+    """What is held as the API has it; made anew where it is not what it was."""
+    if queue.written is None or queue.written[0] != held:
+        queue.written = held, quantities(held)
+    return queue.written[1]
 
 
 def _with_descendants(queues: dict[str, Queue]) -> dict[str, Amounts]:

@@ -221,9 +221,15 @@ class Simulation:
     def _end_due(self) -> int:
         """What ends now; how many jobs have ended by it."""
         ended = 0
+        due: dict[str, list[str]] = {}
         while self.ends and self.ends[0][0] == self.now:
             _, key, uid = heapq.heappop(self.ends)
-            ended += self._end(key, uid)
+            one = self.pods.get(key)
+            if one is None or one.tree["metadata"].get("uid", "") != uid or one.since is None:
+                continue  # It was evicted before.
+            due.setdefault(one.run.job.key, []).append(key)
+        for job, keys in due.items():
+            ended += self._end(self.runs[job], keys)
         for job in self.job_ends.due(self.now):
             self._finish(self.runs[job])
             ended += 1
@@ -342,25 +348,28 @@ class Simulation:
         if one.duration is not None:
             heapq.heappush(self.ends, (max(start + one.duration, self.now), key, uid))
 
-    def _end(self, key: str, uid: str) -> bool:
-        """A pod has done its work: whether its job has."""
-        one = self.pods.get(key)
-        if one is None or one.tree["metadata"].get("uid", "") != uid or one.since is None:
-            return False  # It was evicted before.
-        run, job = one.run, one.run.job
-        self._stop(key, self.pods.pop(key), "end")
-        run.left -= 1
+    def _end(self, run: JobRun, keys: list[str]) -> bool:
+        """Pods of a job have done their work: whether the job has.  Of the last of a job nobody is
+        told first that they succeeded: they are gone at the same moment."""
+        job = run.job
+        run.left -= len(keys)
+        for key in keys:
+            one = self.pods.pop(key)
+            self._stop(key, one, "end")
+            if run.left:
+                self.state.upsert_pod(succeeded(one.bound or one.tree))
+            else:
+                self.state.remove_pod(key)
         if run.left:
             self._unfinished.add(job.key)
-            self.done.setdefault(job.key, []).append(key)
-            self.state.upsert_pod(succeeded(one.bound or one.tree))
+            self.done.setdefault(job.key, []).extend(keys)
         else:
             run.ended = self.now
-            self.state.remove_pod(key)
             self._clear(job)
-        if key in self.held:
-            self._take(*self.held[key].pop(0))
-            self.held = {name: left for name, left in self.held.items() if left}
+        for key in keys:
+            if key in self.held:
+                self._take(*self.held[key].pop(0))
+                self.held = {name: left for name, left in self.held.items() if left}
         return not run.left
 
     def _place(self, one: PodRun, more: int) -> None:

@@ -54,6 +54,8 @@ class Queue:
     jobs: int = 0
     """How many session jobs it owns."""
     status_sent: dict[str, str] | None = None
+    written: tuple[Amounts, dict[str, str]] | None = None
+    """What it held when that was last written as the API has it, and the text."""
 
     def __hash__(self) -> int:
         return hash(self.name)
