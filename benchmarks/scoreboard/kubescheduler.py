@@ -1,8 +1,9 @@
 """Cases of kube-scheduler's own performance tests (test/integration/scheduler_perf in
-kubernetes/kubernetes) on 5,000 nodes: the engine alone, and the plainest one through all programs.
+kubernetes/kubernetes) on 5,000 nodes: through all programs, and the engine alone.
 
-There, pods are created on an API server and counted as they are bound.  `live` does the same with
-ours; the other figures are the engine's part, from objects of the API to decisions.
+There, pods are created on an API server and counted as they are bound.  The figures that end with
+`live` do the same with ours; the others are the engine's part, from objects of the API to
+decisions.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.clusters import cluster
-from benchmarks.end_to_end import Pods, create_all
+from benchmarks.end_to_end import Pods
 from benchmarks.figure import Figure
+from hekla.api.kubernetes import core
 from hekla.api.trees import Json, Tree
 from hekla.engine import State, cycle
 from hekla.engine.framework.policy import Policy
@@ -24,10 +27,11 @@ from hekla.kube.client import Client
 from hekla.kube.connection import config
 from hekla.local.cluster.cluster import Cluster
 
-BASIC, LIVE = "kubescheduler.basic", "kubescheduler.basic.live"
-APART, SPREAD = "kubescheduler.antiaffinity", "kubescheduler.spread"
-PREEMPT = "kubescheduler.preempt"
-FIGURES = (BASIC, LIVE, APART, SPREAD, PREEMPT)
+BASIC, APART, SPREAD, PREEMPT = (
+    f"kubescheduler.{name}" for name in ("basic", "antiaffinity", "spread", "preempt")
+)
+LIVE = {f"{name}.live": name for name in (BASIC, APART, SPREAD)}
+FIGURES = (BASIC, APART, SPREAD, PREEMPT, *LIVE)
 NODES, ZONES = 5_000, 3
 SMALL = {"cpu": "100m", "memory": "500Mi"}
 SCHEDULER = "default-scheduler"
@@ -36,27 +40,43 @@ BETWEEN = 114
 second."""
 
 
+@dataclass(frozen=True)
+class Case:
+    """Pods that run before, those that are measured, and what these are like."""
+
+    before: int
+    pods: int
+    labels: Mapping[str, str] = field(default_factory=dict)
+    spec: Tree = field(default_factory=dict)
+    alike: bool = False
+    """Whether those before are like the measured ones."""
+
+
+def cases() -> dict[str, Case]:
+    return {
+        BASIC: Case(1_000, 10_000),
+        APART: Case(1_000, 2_000, {"color": "green"}, apart(), alike=True),
+        SPREAD: Case(5_000, 5_000, {"color": "blue"}, over_zones()),
+    }
+
+
 def measure(names: set[str]) -> Iterator[Figure]:
     """Each on nodes made afresh, one run."""
-    for name, before, pods, labels, spec in (
-        (BASIC, 1_000, 10_000, {}, {}),
-        (APART, 1_000, 2_000, {"color": "green"}, apart()),
-        (SPREAD, 5_000, 5_000, {"color": "blue"}, over_zones()),
-    ):
+    for name, case in cases().items():
         if name in names:
             state = nodes()
-            # Those of the init phase are of the same kind only where they have to keep apart.
-            alike = (labels, spec) if name == APART else ({}, {})
-            for number in range(before):
-                state.upsert_pod(pod(f"init-{number}", SMALL, *alike, node=f"node-{number}"))
-            took = placed(state, default_policy(), pods, labels, spec)
-            said = f"{before:,} pods run, {pods:,} are placed in {took:.2f} s; chart's policy"
-            yield Figure(name, pods / took, "pods/s", said)
+            like = (case.labels, case.spec) if case.alike else ({}, {})
+            for number in range(case.before):
+                state.upsert_pod(pod(f"init-{number}", SMALL, *like, node=f"node-{number}"))
+            took = placed(state, default_policy(), case)
+            said = f"{case.before:,} pods run, {case.pods:,} are placed in {took:.2f} s; chart's policy"
+            yield Figure(name, case.pods / took, "pods/s", said)
     if PREEMPT in names:
         yield preempting()
-    if LIVE in names:
-        with cluster(nodes=0, fake_nodes=NODES) as made:
-            yield asyncio.run(live(made, 1_000, 10_000))
+    for figure, name in LIVE.items():
+        if figure in names:
+            with cluster(nodes=0, fake_nodes=NODES) as made:
+                yield asyncio.run(live(made, figure, cases()[name]))
 
 
 def nodes() -> State:
@@ -97,7 +117,9 @@ def pod(
         "spec": {
             "schedulerName": SCHEDULER,
             "nodeName": node,
-            "containers": [{"name": "main", "resources": {"requests": dict(requests)}}],
+            "containers": [
+                {"name": "main", "image": "pause", "resources": {"requests": dict(requests)}}
+            ],
             **(spec or {}),
         },
         "status": {"phase": "Running" if node else "Pending"},
@@ -124,17 +146,19 @@ def over_zones() -> dict[str, Any]:
     return {"topologySpreadConstraints": [constraint]}
 
 
-def placed(state: State, rules: Policy, pods: int, labels: Mapping[str, str], spec: Tree) -> float:
+def placed(state: State, rules: Policy, case: Case) -> float:
     """Seconds from the first pod that is told until all have a node."""
-    trees = [pod(f"measured-{number}", SMALL, labels, spec) for number in range(pods)]
+    trees = [
+        pod(f"measured-{number}", SMALL, case.labels, case.spec) for number in range(case.pods)
+    ]
     began, bound = time.perf_counter(), 0
     for tree in trees:
         state.upsert_pod(tree)
     for _ in range(20):
         bound += len(cycle(state, rules, 0.0).binds)
-        if bound == pods:
+        if bound == case.pods:
             return time.perf_counter() - began
-    raise RuntimeError(f"{bound} of {pods} pods were placed")
+    raise RuntimeError(f"{bound} of {case.pods} pods were placed")
 
 
 def preempting() -> Figure:
@@ -185,18 +209,43 @@ def preempting() -> Figure:
     return Figure(PREEMPT, (bound - claims) / took, "pods/s", said)
 
 
-async def live(made: Cluster, before: int, pods: int) -> Figure:
+async def live(made: Cluster, figure: str, case: Case) -> Figure:
     """Plain pods on fake nodes, from the first create to the last bind."""
     async with (
         Client(config.load(str(made.internal_kubeconfig)), pool=64) as client,
         Pods(client) as seen,
     ):
-        await create_all(client, "init", before, 0)
-        await seen.until_running(before, 120)
+        here = [one.metadata.name for one in (await client.list(core.NODE)).items]
+        while len(here) < NODES:
+            await asyncio.sleep(0.5)
+            here = [one.metadata.name for one in (await client.list(core.NODE)).items]
+        await asyncio.gather(
+            *(
+                client.patch(core.NODE.untyped, name, zoned(number))
+                for number, name in enumerate(here)
+            )
+        )
+        await create(client, "init", case.before, case if case.alike else Case(0, 0))
+        await seen.until_running(case.before, 120)
         began = time.perf_counter()
-        await create_all(client, "measured", pods, 0)
+        await create(client, "measured", case.pods, case)
         created = time.perf_counter() - began
-        await seen.until("bound", before + pods, 300)
+        await seen.until("bound", case.before + case.pods, 300)
         took = time.perf_counter() - began
-    said = f"{before:,} pods run; {pods:,} created after {created:.1f} s, bound after {took:.1f} s"
-    return Figure(LIVE, pods / took, "pods/s", said)
+    said = f"{case.before:,} pods run; {case.pods:,} created after {created:.1f} s, bound after {took:.1f} s"
+    return Figure(figure, case.pods / took, "pods/s", said)
+
+
+def zoned(number: int) -> Json:
+    """The label of the zone that a node is in."""
+    return {"metadata": {"labels": {"topology.kubernetes.io/zone": f"moon-{number % ZONES + 1}"}}}
+
+
+async def create(client: Client, prefix: str, count: int, like: Case) -> None:
+    """That many plain pods, as fast as the client may."""
+    trees = (
+        pod(f"{prefix}-{number}", SMALL, like.labels, {**like.spec, "schedulerName": "volcano"})
+        for number in range(count)
+    )
+    made = ({**tree, "metadata": {**tree["metadata"], "namespace": "default"}} for tree in trees)
+    await asyncio.gather(*(client.create(core.POD.untyped, one, "default") for one in made))
