@@ -195,6 +195,55 @@ QUEUE = Command(
 )
 
 
+RESERVATION_NAME = text("name", "n", "", "the name of reservation")
+
+RESERVATION = Command(
+    "reservation",
+    "nodes kept for a window of time",
+    hidden=True,
+    children=(
+        leaf("list", "list reservations", "reservations:list_reservations", OUTPUT),
+        leaf(
+            "view",
+            "show a reservation, and who is still on its nodes",
+            "reservations:view",
+            RESERVATION_NAME,
+            OUTPUT,
+            arguments=True,
+        ),
+        leaf(
+            "create",
+            "reserve nodes",
+            "reservations:create",
+            RESERVATION_NAME,
+            text("filename", "f", "", "the yaml file of reservation"),
+            text("nodes", "N", "", "names of nodes, with commas between"),
+            text("selector", "l", "", "labels of nodes: key=value,..."),
+            Flag("count", "c", "int", 0, "so many nodes"),
+            text("resources", "R", "", "what each node has at least: cpu=4,memory=8Gi"),
+            text("start", "", "", "when it opens: now, or a time such as 2026-11-24T20:00:00Z"),
+            text("end", "", "", "when it closes"),
+            text("duration", "d", "", "how long it is open, such as 2h"),
+            text("schedule", "", "", "cron: when it opens again and again"),
+            text("time-zone", "", "", "the zone of the schedule"),
+            text("queues", "q", "", "queues that own it, with commas between"),
+            text("users", "u", "", "users that own it"),
+            text("jobs", "j", "", "jobs that own it, as namespace/name"),
+            Flag("evict", "", "bool", False, "evict who still runs there when it opens"),
+            Flag("overlap", "", "bool", False, "it may share with others that say so too"),
+            arguments=True,
+        ),
+        leaf(
+            "delete",
+            "delete a reservation",
+            "reservations:delete",
+            RESERVATION_NAME,
+            arguments=True,
+        ),
+    ),
+)
+
+
 def _flow_group(name: str, noun: str, *listing: Flag) -> Command:
     called = text("name", "N", "", f"the name of {noun}")
     where = namespace(noun)
@@ -245,6 +294,7 @@ VCCTL = Command(
         _flow_group("jobflow", "jobflow", everywhere("jobflows")),
         _flow_group("jobtemplate", "job template"),
         POD,
+        RESERVATION,
         EXPLAIN,
         leaf("top", "show what queues hold and want", "queues:top", hidden=True),
         Command(

@@ -22,7 +22,6 @@ from hekla.engine.model.arrays import Bools, Rows
 from hekla.engine.model.queues.queues import OPEN, Queue
 from hekla.engine.model.resources import PODS, Floats, Request, dominant_share
 from hekla.engine.model.tasks import HOLDS, Job, Status, Task
-from hekla.engine.model.time.reservations import FORESEEN
 from hekla.engine.model.time.walltimes import ENDLESS, job_walltime, stated_walltime
 from hekla.engine.placement.forecast import Closure, Running, Snapshot
 from hekla.engine.placement.placer import placer_of
@@ -271,20 +270,22 @@ class Reading:
         return limits_of, np.array(left) if left else np.zeros((0, len(space)))
 
     def _closures(self) -> Iterator[Closure]:
-        """The windows of Reservations, as many as planners foresee."""
+        """The windows of Reservations, as many as planners foresee; for jobs that name one, all but
+        its nodes, and these until its window opens."""
         reserved = placer_of(self.session).filters.reserved
         if reserved is None:
             return
-        owned = [reserved.standing(job).owned for job in self.jobs]
+        standing = [reserved.standing(job) for job in self.jobs]
         for one in reserved.by_name.values():
-            open_to = np.array([one.name in names for names in owned], dtype=np.bool_)
-            at = self.now
-            for _ in range(FORESEEN):
-                window = one.window(at) if len(one.rows) else None
-                if window is None:
-                    break
+            open_to = np.array([one.name in each.owned for each in standing], dtype=np.bool_)
+            others = np.array([one.name != each.named for each in standing], dtype=np.bool_)
+            windows = list(reserved.foreseen(one))
+            for window in windows:
                 yield Closure(one.mask.copy(), window.start, window.end, open_to)
-                at = window.end
+            if not others.all():
+                yield Closure(~one.mask, -math.inf, math.inf, others)
+                if windows:
+                    yield Closure(one.mask.copy(), -math.inf, windows[0].start, others)
 
 
 def _wide(one: Running, width: int) -> Running:

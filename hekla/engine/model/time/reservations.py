@@ -325,17 +325,24 @@ class Reservations:
         one = self.by_name.get(name)
         return one is not None and one.evicts and one.current is not None
 
+    def foreseen(self, one: NodeReservation, until: float = math.inf) -> Iterator[Window]:
+        """Its next windows, the open one too."""
+        at = self.now
+        for _ in range(FORESEEN):
+            window = one.window(at)
+            if window is None or window.start > until:
+                return
+            yield window
+            at = window.end
+
     def moments(self, until: float) -> list[float]:
         """When windows open and close from now on, ascending."""
-        found: set[float] = set()
-        for one in self.by_name.values():
-            at = self.now
-            for _ in range(FORESEEN):
-                window = one.window(at)
-                if window is None or window.start > until:
-                    break
-                found.update((window.start, window.end))
-                at = window.end
+        found = {
+            moment
+            for one in self.by_name.values()
+            for window in self.foreseen(one, until)
+            for moment in window
+        }
         return sorted(moment for moment in found if moment > self.now + SOON)
 
     def _blocking(
