@@ -136,22 +136,3 @@ def test_a_job_too_long_for_the_time_before_a_window_starts_after_it() -> None:
     found, _ = estimates(of)
     assert "brief" not in found, "it runs: it ends before the window opens"
     assert found["long"].at == pytest.approx(1800)
-
-
-def test_a_job_that_names_a_reservation_starts_when_that_opens() -> None:
-    of = world()
-    of.nodes("n1", "n2", cpu=8)
-    of.state.upsert_other(
-        "Reservation",
-        {
-            "metadata": {"name": "run", "uid": "r1"},
-            "spec": {
-                "nodes": {"names": ["n1"]},
-                "window": {"start": stamp(of.now + 1200), "duration": "1h"},
-                "owners": {"jobs": ["default/mine"]},
-            },
-        },
-    )
-    of.job("mine", cpu=4, annotations={**HOUR, "hekla.io/reservation": "run"})
-    found, _ = estimates(of)
-    assert found["mine"].at == pytest.approx(1200)

@@ -270,22 +270,15 @@ class Reading:
         return limits_of, np.array(left) if left else np.zeros((0, len(space)))
 
     def _closures(self) -> Iterator[Closure]:
-        """The windows of Reservations, as many as planners foresee; for jobs that name one, all but
-        its nodes, and these until its window opens."""
+        """The windows of Reservations, as many as planners foresee."""
         reserved = placer_of(self.session).filters.reserved
         if reserved is None:
             return
-        standing = [reserved.standing(job) for job in self.jobs]
+        owned = [reserved.standing(job).owned for job in self.jobs]
         for one in reserved.by_name.values():
-            open_to = np.array([one.name in each.owned for each in standing], dtype=np.bool_)
-            others = np.array([one.name != each.named for each in standing], dtype=np.bool_)
-            windows = list(reserved.foreseen(one))
-            for window in windows:
+            open_to = np.array([one.name in names for names in owned], dtype=np.bool_)
+            for window in reserved.foreseen(one):
                 yield Closure(one.mask.copy(), window.start, window.end, open_to)
-            if not others.all():
-                yield Closure(~one.mask, -math.inf, math.inf, others)
-                if windows:
-                    yield Closure(one.mask.copy(), -math.inf, windows[0].start, others)
 
 
 def _wide(one: Running, width: int) -> Running:
