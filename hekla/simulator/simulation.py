@@ -460,6 +460,7 @@ class Simulation:
         return bool(decided.binds or decided.evictions)
 
     def _bind(self, bind: Bind) -> None:
+        self._edges = 0
         one = self.pods[bind.pod]
         one.bound = started(one.tree, bind, self._stamp())
         self.state.upsert_pod(one.bound)

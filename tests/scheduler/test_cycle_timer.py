@@ -60,3 +60,11 @@ def test_a_change_ends_the_wait_and_without_one_the_period_does() -> None:
         assert time.monotonic() - began >= 0.01
 
     asyncio.run(story())
+
+
+def test_what_is_due_before_the_period_ends_the_wait() -> None:
+    async def story() -> None:
+        waits = CycleTimer(asyncio.Event(), AdaptiveDebounce(), 60.0)
+        await asyncio.wait_for(waits.next_cycle(0.0, due=0.01), 10.0)
+
+    asyncio.run(story())
