@@ -225,3 +225,37 @@ def test_a_job_that_waits_says_when_it_starts(server: Answers):
     assert "When it starts is not known: all that runs is endless." in told
     assert "tarts" not in explained(server, "Pending", group, estimate="no json")
     assert "tarts" not in explained(server, "Running", {"phase": "Running"}, estimate=job_starts)
+
+
+def test_a_queue_shows_who_waits_in_it_the_soonest_start_first(server: Answers):
+    def group(name: str, estimate: Tree | None, phase: str = "Inqueue") -> Tree:
+        marks = {} if estimate is None else {"hekla.io/start-estimate": json.dumps(estimate)}
+        owner = {"controller": True, "kind": "Job", "name": name}
+        return {
+            "metadata": {
+                "name": f"{name}-uid",
+                "namespace": "default",
+                "creationTimestamp": "2000-01-01T00:00:00Z",
+                "annotations": marks,
+                "ownerReferences": [owner],
+            },
+            "spec": {"minMember": 2, "queue": "default"},
+            "status": {"phase": phase},
+        }
+
+    late = {"start": "2001-02-01T00:00:00Z", "after": "default/soon", "constraint": "reservation"}
+    soon = {"start": "2001-01-01T00:00:00Z", "after": "other/first", "constraint": "room"}
+    server.gives[f"{SCHEDULING}/podgroups"] = [
+        group("unknown", None),
+        group("late", late),
+        group("soon", soon),
+        group("runs", None, "Running"),
+    ]
+    result = command("vcctl", "queue", "view", "-n", "default", "--master", server.url)
+    assert (result.returncode, result.stderr) == (0, "")
+    rows = [line.split() for line in result.stdout.splitlines() if line.startswith("default/")]
+    assert [(row[0], row[1], *row[-2:]) for row in rows] == [
+        ("default/soon", "2", "other/first", "room"),
+        ("default/late", "2", "soon", "reservation"),
+        ("default/unknown", "2", "-", "-"),
+    ]
