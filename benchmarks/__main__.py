@@ -29,6 +29,7 @@ from benchmarks import (
     kube_apiserver_start,
     reference,
     simulate,
+    whatif,
 )
 from benchmarks.figure import Aim, Figure
 from benchmarks.scoreboard import board
@@ -38,6 +39,7 @@ MODULES = (
     "benchmarks.engine_hard_cases",
     "benchmarks.engine_backfill",
     "benchmarks.simulate",
+    "benchmarks.whatif",
     "benchmarks.fragmentation",
     "benchmarks.apiserver",
     "benchmarks.apiserver_checks",
@@ -83,6 +85,7 @@ def aims() -> list[Aim]:
         table
         + reference.AIMS
         + simulate.AIMS
+        + whatif.AIMS
         + dayrate.AIMS
         + engine_backfill.AIMS
         + fragmentation.AIMS
