@@ -178,7 +178,16 @@ async def operate(api: Api, invocation: Invocation) -> None:
 
 
 async def top(api: Api, invocation: Invocation) -> None:
-    """What each queue has allocated, deserves and may use."""
+    """What each queue has allocated, deserves and may use; or what is free and of no use."""
+    if invocation.arguments:
+        if invocation.arguments != ("fragmentation",):
+            raise CommandError(
+                f"unknown: top {' '.join(invocation.arguments)}; there is: fragmentation"
+            )
+        from hekla.cli.vcctl import fragmentation
+
+        await fragmentation.top(api, invocation)
+        return
     queues, tally = await asyncio.gather(
         api.list(QUEUE), _tally(api, "failed to list podgroups with err")
     )

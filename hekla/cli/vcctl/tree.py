@@ -296,7 +296,26 @@ VCCTL = Command(
         POD,
         RESERVATION,
         EXPLAIN,
-        leaf("top", "show what queues hold and want", "queues:top", hidden=True),
+        leaf(
+            "top",
+            "show what queues hold and want; `top fragmentation`: what is free and of no use",
+            "queues:top",
+            Flag(
+                "plan",
+                "",
+                "bool",
+                False,
+                "of fragmentation: which pods could be moved, and what would fit then",
+            ),
+            text(
+                "policy",
+                "",
+                "",
+                "of fragmentation: the scheduler's policy file, if it is not the usual one",
+            ),
+            hidden=True,
+            arguments=True,
+        ),
         Command(
             "completion",
             "print a completion script for bash, zsh or fish",

@@ -114,6 +114,8 @@ class Fragmentation(Plugin):
         self._measured_by: tuple[object, ...] = ()
         """What the shapes and scales were worked out from."""
         self._shapes: Shapes | None = None
+        self.classes: list[PodClass | None] = []
+        """One of each shape; None where the policy states it."""
         self._rises: dict[Need, Rises] = {}
         self._needs: dict[PodClass, Need] = {}
         self._access: tuple[int, Bools | None] = (-1, None)
@@ -172,13 +174,13 @@ class Fragmentation(Plugin):
         if self._shapes is None:
             if self.arguments.mix:
                 total = sum(one.weight for one in self.arguments.mix)
-                self._classes: list[PodClass | None] = [None] * len(self.arguments.mix)
+                self.classes = [None] * len(self.arguments.mix)
                 needs = [self._need_of(amounts(one.requests)) for one in self.arguments.mix]
                 popularity = [one.weight / total for one in self.arguments.mix]
             else:
                 assert self.mix is not None
                 popular = self.mix.popular()
-                self._classes = [one.pods for one in popular]
+                self.classes = [*(one.pods for one in popular)]
                 needs = [self.need(one.pods) for one in popular]
                 popularity = [one.popularity for one in popular]
             self._shapes = Shapes(needs, popularity)
@@ -193,7 +195,7 @@ class Fragmentation(Plugin):
         mask = np.ones((len(shapes.needs), len(nodes)), dtype=np.bool_)
         filters = placer_of(self.session).filters.static
         shared, plain = self._with_cards(view)
-        for at, pods in enumerate(self._classes):
+        for at, pods in enumerate(self.classes):
             if pods is not None:
                 for one in filters:
                     passed = one.mask(pods, view, None)
@@ -294,14 +296,18 @@ class Fragmentation(Plugin):
     def lost(self, rows: Rows) -> tuple[Floats, Floats]:
         """`[3, rows]` twice, of cpu (millicores), memory (bytes) and GPUs: what is free, and what of
         it the mix is expected to leave, were each node filled with pods of one shape."""
-        access, places = self.access(), self.places(NodeView(self.nodes, rows))
-        seen = None if access is None else access[:, rows]
-        parts = unusable(self.shapes, places, seen, filled=True)
+        free, left = self.left_by_shape(rows)
         weights = self.shapes.by_resource
         whole = np.maximum(weights.sum(axis=1), 1e-12)
-        lost: Floats = np.einsum("rs,rsp->rp", weights, parts) / whole[:, None]
+        return free, np.einsum("rs,rsp->rp", weights, left) / whole[:, None]
+
+    def left_by_shape(self, rows: Rows) -> tuple[Floats, Floats]:
+        """`[3, rows]`: what is free; `[3, shapes, rows]`: what of it pods of a shape leave."""
+        access, places = self.access(), self.places(NodeView(self.nodes, rows))
+        seen = None if access is None else access[:, rows]
         cards = (np.maximum(places.cards, 0.0).sum(axis=0) + places.closed) / places.card
-        return np.array([places.cpu, places.memory, cards]), lost
+        free = np.array([places.cpu, places.memory, cards])
+        return free, unusable(self.shapes, places, seen, filled=True)
 
     def _alone(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Floats | None:
         return None if self.need(pods).shared else self._score(pods, nodes)
