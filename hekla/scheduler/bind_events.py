@@ -15,8 +15,8 @@ from typing import Any
 from hekla.kube.adaptive_debounce import AdaptiveDebounce
 from hekla.kube.events import Recorder
 
-FLOOD = 16
-"""So many pods that are bound within a second are a flood."""
+FLOOD = 4
+"""So many pods that are bound within a second while the server is busy are a flood."""
 GATHERED_FOR = 1.0
 """Seconds for which the binds of one namespace are gathered."""
 
