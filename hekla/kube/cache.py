@@ -17,9 +17,9 @@ from typing import Any, Generic, TypeVar
 
 from hekla.api.kinds import Kind, Malformed
 from hekla.api.meta import key
-from hekla.kube.backoff import Backoff
 from hekla.kube.client import Client
 from hekla.kube.errors import ApiError, Expired
+from hekla.kube.flowcontrol.backoff import Backoff
 from hekla.kube.http.client import TransportError
 from hekla.kube.listeners import Change, Listeners, Sorter
 from hekla.kube.objects import uid_of, version_of

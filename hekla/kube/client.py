@@ -18,16 +18,16 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from hekla.api.kinds import Kind, Listing, Malformed
-from hekla.kube.adaptive_debounce import AdaptiveDebounce
-from hekla.kube.backoff import Backoff
-from hekla.kube.concurrency_limit import ConcurrencyLimit
 from hekla.kube.connection.config import Connection
 from hekla.kube.connection.credentials import CredentialError
 from hekla.kube.connection.tls import TlsError
 from hekla.kube.errors import ApiError, Expired, ServerError, from_answer
+from hekla.kube.flowcontrol.adaptive_debounce import AdaptiveDebounce
+from hekla.kube.flowcontrol.backoff import Backoff
+from hekla.kube.flowcontrol.concurrency_limit import ConcurrencyLimit
+from hekla.kube.flowcontrol.throttle import TokenBucket
 from hekla.kube.http.client import HttpClient, Response, Stream, TransportError
 from hekla.kube.objects import name_of, with_kind
-from hekla.kube.throttle import TokenBucket
 from hekla.kube.watch import Event, Watch
 
 __all__ = ["Client", "Event", "Listing", "RawResponse"]

@@ -21,8 +21,8 @@ from hekla.api.kubernetes.core import EVENT
 from hekla.api.text.times import stamp
 from hekla.kube.client import Client
 from hekla.kube.errors import ApiError, NotFound
+from hekla.kube.flowcontrol.throttle import TokenBucket
 from hekla.kube.http.client import TransportError
-from hekla.kube.throttle import TokenBucket
 
 log = logging.getLogger(__name__)
 

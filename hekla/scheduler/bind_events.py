@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hekla.kube.adaptive_debounce import AdaptiveDebounce
 from hekla.kube.events import Recorder
+from hekla.kube.flowcontrol.adaptive_debounce import AdaptiveDebounce
 
 FLOOD = 4
 """So many pods that are bound within a second while the server is busy are a flood."""

@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable
 
-from hekla.kube.adaptive_debounce import AdaptiveDebounce
+from hekla.kube.flowcontrol.adaptive_debounce import AdaptiveDebounce
 
 GATHER, LONGEST_GATHER = 0.003, 0.025
 """Seconds between the first change and the cycle that it starts, so that a burst of events makes

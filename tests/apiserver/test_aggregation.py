@@ -95,7 +95,7 @@ async def live(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Live]:
     with ApiServerProcess.started(directory) as server:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(pki / "serving.crt", pki / "serving.key")
-        context.load_verify_locations(server.pki / "front-proxy" / "ca.crt")
+        context.load_verify_locations(server.pki / "front-proxy-ca.crt")
         context.verify_mode = ssl.CERT_REQUIRED
         orchard = Orchard()
         orchard.server = await serve(orchard, host="127.0.0.1", port=0, ssl=context)
@@ -233,7 +233,7 @@ async def test_an_api_that_is_withdrawn_is_gone(live: Live) -> None:
 async def test_servers_behind_learn_whom_to_trust(live: Live) -> None:
     path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
     data = (await live.get(path))["data"]
-    front = (live.server.pki / "front-proxy" / "ca.crt").read_text()
+    front = (live.server.pki / "front-proxy-ca.crt").read_text()
     assert data["requestheader-client-ca-file"] == front
     assert data["client-ca-file"] == (live.server.pki / "ca.crt").read_text()
     assert json.loads(data["requestheader-allowed-names"]) == ["front-proxy-client"]

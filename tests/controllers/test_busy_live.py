@@ -14,12 +14,12 @@ from hekla.controllers.daemon import FLAGS, POOL, controllers_of
 from hekla.controllers.job import status_updater
 from hekla.controllers.job.controller import JobController
 from hekla.controllers.job.status_updater import StatusUpdater
-from hekla.kube.adaptive_debounce import AdaptiveDebounce
 from hekla.kube.client import Client
 from hekla.kube.connection.config import load
 from hekla.kube.controller import run
 from hekla.kube.events import Recorder
 from hekla.kube.flags import parse
+from hekla.kube.flowcontrol.adaptive_debounce import AdaptiveDebounce
 from tests.apiserver_process import ApiServerProcess, shared_apiserver
 from tests.controllers.cluster import Cluster, a_task, install, on
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hekla.kube.adaptive_debounce import QUIET, ROUNDS, AdaptiveDebounce
+from hekla.kube.flowcontrol.adaptive_debounce import QUIET, ROUNDS, AdaptiveDebounce
 
 
 class Clock:

@@ -14,11 +14,11 @@ from hekla.api.kubernetes.core import CONFIG_MAP, EVENT, NAMESPACE, ConfigMap
 from hekla.api.meta import ObjectMeta
 from hekla.kube import errors
 from hekla.kube import events as recording
-from hekla.kube.adaptive_debounce import AdaptiveDebounce
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
 from hekla.kube.connection.config import load
 from hekla.kube.events import COMBINED, WRITERS, Recorder
+from hekla.kube.flowcontrol.adaptive_debounce import AdaptiveDebounce
 from hekla.kube.leader import Durations, LeaderElection, LeadershipLost
 from tests.apiserver_process import ApiServerProcess
 

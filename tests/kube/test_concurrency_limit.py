@@ -8,7 +8,7 @@ import heapq
 
 import pytest
 
-from hekla.kube.concurrency_limit import LEAST, LESS, QUICK, ROUND, ConcurrencyLimit
+from hekla.kube.flowcontrol.concurrency_limit import LEAST, LESS, QUICK, ROUND, ConcurrencyLimit
 
 
 class Server:

@@ -49,7 +49,7 @@ class MetricsServerProcess:
             f"--tls-cert-file={pki / 'metrics-server.crt'}",
             f"--tls-private-key-file={pki / 'metrics-server.key'}",
             f"--tls-ca-file={pki / 'ca.crt'}",
-            f"--requestheader-client-ca-file={pki / 'front-proxy/ca.crt'}",
+            f"--requestheader-client-ca-file={pki / 'front-proxy-ca.crt'}",
         ]
         self.process: subprocess.Popen[bytes] | None = None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from hekla.kube.adaptive_debounce import AdaptiveDebounce
+from hekla.kube.flowcontrol.adaptive_debounce import AdaptiveDebounce
 from hekla.scheduler.bind_events import FLOOD, GATHERED_FOR, BindEvents
 from hekla.scheduler.binder import reference
 from tests.kube import virtual_time

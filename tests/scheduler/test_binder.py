@@ -22,8 +22,8 @@ from hekla.engine.model.decisions import (
 )
 from hekla.engine.model.tasks import Status
 from hekla.engine.world import World, policy
-from hekla.kube.adaptive_debounce import AdaptiveDebounce
 from hekla.kube.errors import ApiError
+from hekla.kube.flowcontrol.adaptive_debounce import AdaptiveDebounce
 from hekla.kube.status_writer import WIDTH
 from hekla.scheduler import binder as carrying
 from hekla.scheduler.binder import Binder

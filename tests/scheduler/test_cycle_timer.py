@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from hekla.kube.adaptive_debounce import AdaptiveDebounce
+from hekla.kube.flowcontrol.adaptive_debounce import AdaptiveDebounce
 from hekla.scheduler.cycle_timer import GATHER, LONGEST_GATHER, PAUSE, CycleTimer
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from hekla.api import inqueue
-from hekla.kube.adaptive_debounce import AdaptiveDebounce
 from hekla.kube.errors import ApiError, Forbidden, NotFound
+from hekla.kube.flowcontrol.adaptive_debounce import AdaptiveDebounce
 from hekla.kube.http.client import TransportError
 from hekla.scheduler import inqueue_announcer
 from hekla.scheduler.inqueue_announcer import FLOOD, FLOOD_IF_BUSY, InqueueAnnouncer

@@ -15,8 +15,8 @@ from hekla.engine.model.decisions import PodGroupStatus
 from hekla.engine.model.explanations import Explanation, NodeReason
 from hekla.engine.model.tasks import Status
 from hekla.engine.world import World, policy
-from hekla.kube.adaptive_debounce import AdaptiveDebounce
 from hekla.kube.errors import ApiError, ServerError
+from hekla.kube.flowcontrol.adaptive_debounce import AdaptiveDebounce
 from hekla.kube.http.client import TransportError
 from hekla.kube.status_writer import StatusWriter
 from hekla.scheduler import podgroup_statuses as writing

@@ -119,10 +119,11 @@ class Files:
         self.token_key = Path(options.service_account_key_file or self.pki / "sa.key")
         self.kubelet = Path(options.kubelet_client_certificate or self.pki / "kubelet-client.crt")
         self.kubelet_key = Path(options.kubelet_client_key or self.pki / "kubelet-client.key")
-        front = self.pki / certificates.FRONT_PROXY
-        self.proxy = Path(options.proxy_client_cert_file or front / "client.crt")
-        self.proxy_key = Path(options.proxy_client_key_file or front / "client.key")
-        self.proxy_authority = Path(options.requestheader_client_ca_file or front / "ca.crt")
+        self.proxy = Path(options.proxy_client_cert_file or self.pki / "front-proxy-client.crt")
+        self.proxy_key = Path(options.proxy_client_key_file or self.pki / "front-proxy-client.key")
+        self.proxy_authority = Path(
+            options.requestheader_client_ca_file or self.pki / "front-proxy-ca.crt"
+        )
 
     def hide(self, directory: Path) -> None:
         """Hide the data and the keys from the pods of this machine."""

@@ -297,9 +297,9 @@ class Cluster:
                     f"--service-account-key-file={self.pki / 'sa.key'}",
                     f"--kubelet-client-certificate={self.pki / 'kubelet-client.crt'}",
                     f"--kubelet-client-key={self.pki / 'kubelet-client.key'}",
-                    f"--proxy-client-cert-file={self.pki / 'front-proxy/client.crt'}",
-                    f"--proxy-client-key-file={self.pki / 'front-proxy/client.key'}",
-                    f"--requestheader-client-ca-file={self.pki / 'front-proxy/ca.crt'}",
+                    f"--proxy-client-cert-file={self.pki / 'front-proxy-client.crt'}",
+                    f"--proxy-client-key-file={self.pki / 'front-proxy-client.key'}",
+                    f"--requestheader-client-ca-file={self.pki / 'front-proxy-ca.crt'}",
                     # Inside, the rules are as of a daemon without flags; a cluster with a bound of
                     # its own asks the daemon.
                     *(
@@ -396,7 +396,7 @@ class Cluster:
                     f"--tls-cert-file={self.pki / 'metrics-server.crt'}",
                     f"--tls-private-key-file={self.pki / 'metrics-server.key'}",
                     f"--tls-ca-file={self.pki / 'ca.crt'}",
-                    f"--requestheader-client-ca-file={self.pki / 'front-proxy/ca.crt'}",
+                    f"--requestheader-client-ca-file={self.pki / 'front-proxy-ca.crt'}",
                 ),
             ),
         ]

@@ -69,19 +69,18 @@ LEAVES = (
     Leaf("admin", "kubernetes-admin", "system:masters", rsa=True),
 )
 
-FRONT_PROXY = "front-proxy"
-"""The directory of the other authority, below that of the first."""
-FRONT_PROXY_CLIENT = Leaf("client", "front-proxy-client")
+FRONT_PROXY_CLIENT = Leaf("front-proxy-client", "front-proxy-client")
+FRONT_PROXY_AUTHORITY = "front-proxy-ca"
 
 
 class Authority:
-    """The certificate authority of a directory."""
+    """A certificate authority of a directory: `name` is that of its files."""
 
-    def __init__(self, directory: Path, name: str = "hekla-ca") -> None:
+    def __init__(self, directory: Path, name: str = "ca") -> None:
         self.directory = directory
         self.name = name
-        self.certificate_file = directory / "ca.crt"
-        self.key_file = directory / "ca.key"
+        self.certificate_file = directory / f"{name}.crt"
+        self.key_file = directory / f"{name}.key"
         if not self._load():
             self._make()
 
@@ -98,7 +97,7 @@ class Authority:
 
     def _make(self) -> None:
         self.key = ec.generate_private_key(ec.SECP256R1())
-        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, self.name)])
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"hekla-{self.name}")])
         now = datetime.now(UTC)
         self.certificate = (
             x509.CertificateBuilder()
@@ -215,14 +214,13 @@ def ensure(directory: Path) -> None:
     """Makes what is missing of a cluster's certificates and keys: ca, every leaf, the front proxy's,
     and `sa.key`, which signs tokens."""
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    remove_damaged(directory, [leaf.name for leaf in LEAVES])
+    leaves = [leaf.name for leaf in LEAVES]
+    # Servers behind the API server learn of its authority anew when it has changed.
+    remove_damaged(directory, [*leaves, FRONT_PROXY_AUTHORITY, FRONT_PROXY_CLIENT.name])
     authority = Authority(directory)
     for leaf in LEAVES:
         authority.ensure(leaf)
-    front = directory / FRONT_PROXY
-    front.mkdir(exist_ok=True, mode=0o700)
-    remove_damaged(front, [FRONT_PROXY_CLIENT.name])
-    Authority(front, "hekla-front-proxy-ca").ensure(FRONT_PROXY_CLIENT)
+    Authority(directory, FRONT_PROXY_AUTHORITY).ensure(FRONT_PROXY_CLIENT)
     tokens = directory / "sa.key"
     if not tokens.exists():
         write_atomically(tokens, private_pem(ec.generate_private_key(ec.SECP256R1())))

@@ -12,8 +12,8 @@ from hekla.api import batch, scheduling
 from hekla.controllers.caches import Caches
 from hekla.controllers.job.controller import JobController
 from hekla.controllers.records import POD, Pod
-from hekla.kube.adaptive_debounce import AdaptiveDebounce
 from hekla.kube.errors import Conflict
+from hekla.kube.flowcontrol.adaptive_debounce import AdaptiveDebounce
 from hekla.kube.http.client import TransportError
 from tests.controllers.job.world import UID, job_of, policy, task
 
