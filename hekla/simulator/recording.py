@@ -111,8 +111,8 @@ class _Reader:
                 self.notes.append("the scheduler began anew: what it recorded then is left out")
                 return False
             self.settings = settings_of(frame, "the recording")
-            self.bare = frozenset(given[2].get("bare_pod_schedulers") or ())
-            self.names = self.bare.union(given[2].get("scheduler_names") or ())
+            self.bare = frozenset(self.settings.get("bare_pod_schedulers") or ())
+            self.names = self.bare.union(self.settings.get("scheduler_names") or ())
         elif word == "policy":
             recorded = RecordedPolicy(*given)
             if self.policy is None:
