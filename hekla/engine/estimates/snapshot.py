@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -70,7 +70,7 @@ class Reading:
                 found.setdefault(job.queue, []).append((session.order.job_key(job), job, *read))
         running: list[Running] = []
         queue_row = {name: row for row, name in enumerate(sorted(state.queues))}
-        releases = self._releases(mode)
+        releases = yield from self._releases(mode)
         for number, key in enumerate(list(releases.by_job)):
             if number % AT_ONCE == AT_ONCE - 1:
                 yield
@@ -172,13 +172,15 @@ class Reading:
             self._masks.append(mask)
         return row
 
-    def _releases(self, mode: str) -> Releases:
-        """When running pods leave."""
+    def _releases(self, mode: str) -> Generator[None, None, Releases]:
+        """When running pods leave: as backfill has it where it minds time, else read with pauses."""
         session = self.session
         if mode:
             return session.hooks.part(WaitingLine).releases
         releases = Releases()
-        for job in session.state.jobs.values():
+        for number, job in enumerate(list(session.state.jobs.values())):
+            if number % AT_ONCE == AT_ONCE - 1:
+                yield
             statuses = job.counts.statuses
             if any(statuses[one] for one in (*HOLDS, Status.ALLOCATED, Status.RELEASING)):
                 releases.follow(session.state, job, self.now)
