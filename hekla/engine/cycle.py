@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from hekla.engine.actions import ACTIONS
+from hekla.engine.actions.learning import review_runs
 from hekla.engine.actions.notices import evict_on_notice, review_notices
 from hekla.engine.actions.reservations import serve_reservations
 from hekla.engine.explain.unanswered import Unanswered
@@ -91,6 +92,7 @@ def open_session(
     """A session over the state, every plugin opened."""
     stage("open", "")
     state.count_changes()
+    review_runs(state, hooks.policy, now)
     state.cycle += 1
     placer = hooks.part(Placer)
     placer.lookahead.begin_cycle(state.nodes)

@@ -53,6 +53,8 @@ from hekla.scheduler.extender import ExtenderClient
 from hekla.scheduler.hash_ring import Ring
 from hekla.scheduler.informers import EVERY_NODE, Informers, NodeSelector, sources
 from hekla.scheduler.localtime import time_zone
+from hekla.scheduler.memory.run_store import RunStore
+from hekla.scheduler.memory.usage_store import UsageStore
 from hekla.scheduler.metrics import ASSUMED, CYCLE, JobMetrics, PluginMetrics
 from hekla.scheduler.node_usage import LoadCollector
 from hekla.scheduler.policy_file import PolicyFile, PolicyFileError
@@ -60,7 +62,6 @@ from hekla.scheduler.recording import RecordedExtender, RecordedState, Recording
 from hekla.scheduler.snapshots.server import SnapshotServer
 from hekla.scheduler.snapshots.snapshot import Snapshots
 from hekla.scheduler.stages import Stages, Watchdog
-from hekla.scheduler.usage_store import UsageStore
 
 log = logging.getLogger(__name__)
 
@@ -155,6 +156,12 @@ FLAGS = (
         "kube-system/extension-apiserver-authentication",
     ),
     Flag(
+        "learned-walltimes",
+        TEXT,
+        "",
+        "a file that keeps what jobs took, if the policy learns from it; empty: kept in memory alone",
+    ),
+    Flag(
         "time-zone",
         TEXT,
         "",
@@ -234,6 +241,7 @@ class Scheduler:
         taint_rules: bool = False,
         namespace: str = "",
         estimates: bool = False,
+        learned_walltimes: str = "",
     ) -> None:
         self.state = state
         self.policy = policy
@@ -247,6 +255,7 @@ class Scheduler:
             client, state, lambda: policy.policy.metrics, self.informers.changed.set
         )
         self.usage = UsageStore(client, state, lambda: policy.policy)
+        self.runs = RunStore(learned_walltimes, state, lambda: policy.policy)
         self.recording = recording
         self.stages = Stages()
         self.watchdog = Watchdog(self.stages, stuck_after)
@@ -286,27 +295,27 @@ class Scheduler:
         """Run cycles until cancelled, then wait a moment for the answers to writes in flight."""
         self.watchdog.start()
         await self.usage.load()
-        collecting = asyncio.ensure_future(self.load.run())
-        keeping = asyncio.ensure_future(self.usage.run())
-        estimating = (
-            asyncio.ensure_future(self.estimates.run()) if self.estimates is not None else None
-        )
+        await self.runs.load()
+        beside = [
+            asyncio.ensure_future(one.run())
+            for one in (self.load, self.usage, self.runs, self.estimates)
+            if one is not None
+        ]
         try:
             while True:
                 took = self.cycle()
                 await self.timer.next_cycle(took, self.state.reservations.edge - time.time())
                 self.policy.changed()
         finally:
-            collecting.cancel()
-            keeping.cancel()
-            if estimating is not None:
-                estimating.cancel()
+            for one in beside:
+                one.cancel()
             self.watchdog.stop()
             if self.recording is not None:
                 self.recording.close()
             try:
                 async with asyncio.timeout(5):
                     await self.usage.save()
+                    await self.runs.save()
                     # The writes continue after this timeout.
                     await self.binder.settle()
             except TimeoutError:
@@ -457,6 +466,7 @@ async def work(daemon: Daemon) -> None:
         taint_rules=taint_rules,
         namespace=home_namespace(options),
         estimates=options.start_estimates,
+        learned_walltimes=options.learned_walltimes,
     )
     snapshots = Snapshots(
         daemon.client,

@@ -104,6 +104,7 @@ class Job(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
     walltime: Duration = ""
     pods: int = 1
     min_available: int | None = None
+    user: str = ""
     queue: str = "default"
     priority_class: str = ""
     count: int = 1
@@ -234,6 +235,7 @@ class _Reader:
                 pods=one.pods,
                 min_available=least,
                 walltime=walltime,
+                user=one.user,
                 queue=one.queue,
                 priority_class=one.priority_class,
                 template={key: value for key, value in template.items() if value},

@@ -7,6 +7,7 @@ from hekla.api.text import quantity
 from hekla.api.text.durations import duration_text
 from hekla.api.text.times import micro_stamp
 from hekla.api.trees import Json, Tree
+from hekla.engine.model.annotations import USER
 from hekla.engine.model.decisions import Bind
 from hekla.engine.model.evictions.notices import EVICT_AT, EVICT_FOR
 from hekla.simulator.workload import MICROSECONDS, Role, SimulatedJob
@@ -24,6 +25,9 @@ def pod_group(job: SimulatedJob, stamp: str) -> Tree:
     if job.group is not None:
         return job.group
     annotations = {} if job.walltime is None else {WALLTIME: duration_text(job.walltime / 1e6)}
+    if job.user:
+        annotations[USER] = job.user
+    owners = [{"kind": "Job", "name": job.title, "controller": True}] if job.title else []
     return {
         "metadata": {
             "name": job.name,
@@ -32,6 +36,7 @@ def pod_group(job: SimulatedJob, stamp: str) -> Tree:
             "creationTimestamp": stamp,
             "labels": dict(job.overlay.get("labels", {})),
             "annotations": {**annotations, **job.overlay.get("annotations", {})},
+            "ownerReferences": owners,
         },
         "spec": {
             "minMember": job.min_available,
@@ -109,9 +114,14 @@ def started(tree: Tree, bind: Bind, stamp: str) -> Json:
     }
 
 
-def succeeded(tree: Tree) -> Json:
-    """The pod once it has ended."""
-    return {**tree, "status": {"phase": "Succeeded"}}
+def succeeded(tree: Tree, stamp: str) -> Json:
+    """The pod once it has ended, which it does now."""
+    ready = {"type": "Ready", "status": "False", "lastTransitionTime": stamp}
+    started = tree["status"].get("startTime", "")
+    return {
+        **tree,
+        "status": {"phase": "Succeeded", "startTime": started, "conditions": [ready]},
+    }
 
 
 def _least(job: SimulatedJob) -> dict[str, str]:

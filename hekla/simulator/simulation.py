@@ -18,6 +18,7 @@ from typing import Any
 
 from hekla.api.names import SCHEDULER
 from hekla.api.trees import Tree
+from hekla.engine.actions.learning import rules_of
 from hekla.engine.cycle import cycle, hooks_of
 from hekla.engine.framework.policy import Policy
 from hekla.engine.model.decisions import Bind, Decisions, Evict
@@ -73,6 +74,7 @@ class Simulation:
             **{"scheduler_names": [SCHEDULER], "implied_groups": True, **workload.settings}
         )
         self.state.metered = False
+        self.learns = rules_of(policy) is not None
         self.runs = {job.key: JobRun(job, left=job.pods) for job in workload.jobs}
         self.now = 0
         self.coming: list[tuple[int, int, int, Coming]] = []
@@ -351,16 +353,16 @@ class Simulation:
             heapq.heappush(self.ends, (max(start + one.duration, self.now), key, uid))
 
     def _end(self, run: JobRun, keys: list[str]) -> bool:
-        """Pods of a job have done their work: whether the job has.  Of the last of a job nobody is
-        told first that they succeeded: they are gone at the same moment."""
+        """Pods of a job have done their work: whether the job has.  Of the last of a job only a
+        policy that learns is told that they succeeded: they are gone at the same moment."""
         job = run.job
         run.left -= len(keys)
         for key in keys:
             one = self.pods.pop(key)
             self._stop(key, one, "end")
-            if run.left:
-                self.state.upsert_pod(succeeded(one.bound or one.tree))
-            else:
+            if run.left or self.learns:
+                self.state.upsert_pod(succeeded(one.bound or one.tree, self._stamp()))
+            if not run.left:
                 self.state.remove_pod(key)
         if run.left:
             self._unfinished.add(job.key)

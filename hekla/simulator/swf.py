@@ -7,7 +7,7 @@ machine was.  https://www.cs.huji.ac.il/labs/parallel/workload/swf.html
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from hekla.api.trees import Tree
 from hekla.simulator.workload import (
@@ -25,6 +25,7 @@ FIELDS = (
     "partition", "preceding job", "think time",
 )  # fmt: skip
 NUMBER, SUBMIT, RUN, ALLOCATED, REQUESTED, REQUESTED_TIME = 0, 1, 3, 4, 7, 8
+USER, EXECUTABLE = 11, 13
 LEAST = REQUESTED_TIME + 1
 """Fields that a line has at least; some logs leave the last ones out."""
 _HEADER = re.compile(r";\s*(MaxProcs|MaxNodes|MaxJobs)\s*:\s*(\d+)")
@@ -119,5 +120,13 @@ def _job(
         pods=pods,
         min_available=pods,
         walltime=None if walltime is None else microseconds(walltime),
+        user=_numbered("user-{}", numbers, USER),
+        # The number tells programs apart; at the end of a name it would not (`without_number`).
+        title=_numbered("executable-{}.swf", numbers, EXECUTABLE),
         processors=whole,
     )
+
+
+def _numbered(form: str, numbers: Sequence[float], at: int) -> str:
+    """A user or a program by its number; empty where the log has none."""
+    return form.format(int(numbers[at])) if len(numbers) > at and numbers[at] > 0 else ""

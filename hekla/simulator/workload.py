@@ -74,6 +74,10 @@ class SimulatedJob:
     min_available: int = 1
     walltime: int | None = None
     """Microseconds that it says it needs at most; None where it says nothing."""
+    user: str = ""
+    """Whose it is; empty where the input does not say."""
+    title: str = ""
+    """What its user calls it, where that is not its name."""
     queue: str = "default"
     priority_class: str = ""
     template: Mapping[str, Tree] = field(default_factory=dict)

@@ -323,3 +323,16 @@ def test_images_are_named_by_digest(chart: Chart) -> None:
     assert made.container("volcano-scheduler")["image"] == f"r.example.com/t/hekla@{digest}"
     assert made.container("volcano-admission")["image"] == f"r.example.com/t/hekla@{other}"
     assert "does not match" in chart.refused("basic.image_digest=latest").lower()
+
+
+def test_a_claim_keeps_what_the_scheduler_has_learned(chart: Chart) -> None:
+    def learns(scheduler: Any) -> bool:
+        return "--learned-walltimes=/var/lib/hekla/walltimes.db" in scheduler["args"]
+
+    assert not learns(chart().container("volcano-scheduler"))
+    kept = chart("scheduler_state_claim=memory")
+    assert learns(kept.container("volcano-scheduler"))
+    pod = kept.of("Deployment")["volcano-scheduler"]["spec"]["template"]["spec"]
+    claim = {"name": "state", "persistentVolumeClaim": {"claimName": "memory"}}
+    assert claim in pod["volumes"]
+    assert {"name": "state", "mountPath": "/var/lib/hekla"} in pod["containers"][0]["volumeMounts"]

@@ -9,7 +9,7 @@ from typing import Any
 from hekla.engine.plugins.fairness.fairshare import SAVED
 from hekla.engine.world import World, policy
 from hekla.kube.errors import ApiError, NotFound
-from hekla.scheduler.usage_store import KEY, UsageStore
+from hekla.scheduler.memory.usage_store import KEY, UsageStore
 
 
 class Server:

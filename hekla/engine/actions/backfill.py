@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from hekla.engine.actions.learning import LEAST, QUANTILE, SOURCES
 from hekla.engine.actions.timed_turns import DEPTH, MODES
 from hekla.engine.model.tasks import Job, Status, Task
 from hekla.engine.placement.placer import Room, placer_of
@@ -22,6 +23,9 @@ class Backfill:
         "predicateErrorCacheEnable": True,
         "mode": MODES,
         "depth": DEPTH,
+        "walltimes": SOURCES,
+        "quantile": QUANTILE,
+        "leastRuns": LEAST,
     }
 
     def run(self, session: Session) -> None:

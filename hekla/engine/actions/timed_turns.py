@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hekla.engine.actions.allocate import Turns
+from hekla.engine.actions.learning import tell_learned
 from hekla.engine.actions.waiting_line import WaitingLine
 from hekla.engine.actions.waiting_shapes import Slots, first_task
 from hekla.engine.explain.explanation import called
@@ -347,6 +348,7 @@ class TimedTurns:
         return again
 
     def close(self) -> None:
+        tell_learned(self.session, self.awake.values())
         self.line.settle(self.session)
 
     # ------------------------------------------------------------------------------------- for both

@@ -45,6 +45,18 @@ class Choice(str):
         return made
 
 
+class Whole(int):
+    """The default of an action's argument that is a whole number within bounds."""
+
+    least: int
+    most: int
+
+    def __new__(cls, default: int, least: int, most: int) -> Whole:
+        made = super().__new__(cls, default)
+        made.least, made.most = least, most
+        return made
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One thing that is wrong with a policy, and where."""
@@ -326,6 +338,14 @@ class PolicyReader:
                         (*path, "arguments", key),
                         f"{name}: {key} = {value!r} does not exist"
                         + _neighbour(value, default.words),
+                    )
+                    del arguments[key]
+                continue
+            if isinstance(default, Whole):
+                if type(value) is not int or not default.least <= value <= default.most:
+                    self._problem(
+                        (*path, "arguments", key),
+                        f"{name}: {key} = {value!r}: a whole number from {default.least} to {default.most}",
                     )
                     del arguments[key]
                 continue

@@ -11,6 +11,7 @@ from hekla.engine.model.queues.usage import Usage
 from hekla.engine.model.resources import Amounts
 from hekla.engine.model.tasks import NOT_LET_IN, Job, Status, Task
 from hekla.engine.model.time.backoff import BackOff
+from hekla.engine.model.time.runs import Runs
 
 
 class JobTable:
@@ -46,6 +47,8 @@ class JobTable:
         """What was used of the queues, where a plugin asks."""
         self.service: Usage | None = None
         """What each job has had of a resource, where a plugin asks."""
+        self.runs: Runs | None = None
+        """What jobs took, where the policy learns from it."""
 
     def of_group(self, key: str) -> Job:
         """The job of this key, made where there is none."""
@@ -112,6 +115,8 @@ class JobTable:
         for usage in (self.usage, self.service):
             if usage is not None:
                 usage.mark(job, self.by_key.get(key) is job)
+        if self.runs is not None:
+            self.runs.look(job, self.by_key.get(key) is job)
         if not (job.has_group and key in self.by_key and job.queue in self.queues):
             self.sums.leave(job)
             self.active.pop(key, None)

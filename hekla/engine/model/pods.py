@@ -35,6 +35,7 @@ from hekla.engine.model.reading import (
 )
 from hekla.engine.model.spread_peers import owner_of
 from hekla.engine.model.tasks import FINISHED, HOLDS, NOWHERE, Job, Status, Task, is_allocated
+from hekla.engine.model.time.runs import ended_at
 from hekla.engine.model.time.walltimes import pod_walltime
 from hekla.engine.model.transfers import Transfers
 from hekla.podrules.plain_pods import stands_alone
@@ -143,6 +144,8 @@ class PodTable:
             if task.status not in FINISHED:
                 self.nodes.hold(task, row, task.status)
         self._join(task, meta, spec)
+        if task.status in FINISHED and self.jobs.runs is not None and task.job is not None:
+            self.jobs.runs.finished(task.job, task)
         if old is None:
             self.transfers.pod_added(task)
         if (
@@ -214,6 +217,8 @@ class PodTable:
         task.terminating = bool(meta.get("deletionTimestamp"))
         task.status = status_of(status.get("phase", ""), task.terminating, spec.get("nodeName", ""))
         task.start = instant(status.get("startTime", "") or "")
+        if task.status in FINISHED:
+            task.ended = ended_at(status)
         task.disrupted = task.terminating and any(
             one.get("type") == "DisruptionTarget"
             and one.get("status") == "True"

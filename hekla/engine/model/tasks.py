@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from hekla.engine.model.podclass import LabelSet, PodClass
     from hekla.engine.model.queues.queues import Contribution
     from hekla.engine.model.reasons import FitErrors, Shortage
+    from hekla.engine.model.time.learned import Learned
 
 
 class Status(enum.Enum):
@@ -118,6 +119,8 @@ class Task:
     condition: tuple[str, str, str] | None = None
     """Reason, message and nominated node that the pod's condition carries already."""
     start: float = 0.0
+    ended: float = 0.0
+    """When it ended, where it has and says so."""
     scheduled: float = 0.0
     """When it was bound, by its condition PodScheduled."""
     allocated_domain: str = ""
@@ -395,6 +398,10 @@ class Job(Group):
     waiting_time: float | None = None
     walltime: float | None = None
     """Seconds that its PodGroup says it runs at most; None where it says nothing."""
+    learned: Learned | None = None
+    """What others like it took, where the policy asks."""
+    told_learned: float = 0.0
+    """The seconds of it that people were told last."""
     allocated: Amounts = field(default_factory=empty)
     total_request: Amounts = field(default_factory=empty)
     fit_errors: dict[str, FitErrors] = field(default_factory=dict)

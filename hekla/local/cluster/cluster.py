@@ -380,6 +380,7 @@ class Cluster:
                     alone,
                     home,
                     f"--scheduler-conf={settings.scheduler_conf or self.policy}",
+                    f"--learned-walltimes={self.directory / 'walltimes.db'}",
                     *optional("record", settings.record),
                     "--snapshot-address=127.0.0.1:0",
                     f"--client-ca-file={self.pki / 'ca.crt'}",

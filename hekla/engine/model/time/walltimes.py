@@ -1,7 +1,8 @@
 """How long jobs say that they run: a limit that reservations count on, never a promise of ours.
 
 A PodGroup, or the pods' template, names it by the annotation `hekla.io/walltime`; a pod's
-`activeDeadlineSeconds` is a limit too; a queue has one for jobs that say nothing.
+`activeDeadlineSeconds` is a limit too.  What was learned from jobs like it (`Job.learned`) counts
+where it is less, or where nothing is said; and a queue has a limit for jobs of which nothing is known.
 """
 
 from __future__ import annotations
@@ -49,8 +50,9 @@ def pod_walltime(annotations: Mapping[str, str], spec: Tree) -> float | None:
 
 
 def walltime_of(task: Task, job: Job, queue: Queue | None) -> float:
-    """Seconds that a task runs at most; `ENDLESS` where nobody says."""
-    known = [one for one in (job.walltime, task.walltime) if one is not None]
+    """Seconds that a task runs at most; `ENDLESS` where nobody says or knows."""
+    learned = None if job.learned is None else job.learned.seconds
+    known = [one for one in (job.walltime, task.walltime, learned) if one is not None]
     if known:
         return min(known)
     default = None if queue is None else stated_walltime(queue.annotations, DEFAULT_WALLTIME)
@@ -58,5 +60,6 @@ def walltime_of(task: Task, job: Job, queue: Queue | None) -> float:
 
 
 def job_walltime(job: Job, queue: Queue | None) -> float:
-    """Seconds from its start until the last of its tasks has ended; `ENDLESS` where nobody says."""
+    """Seconds from its start until the last of its tasks has ended; `ENDLESS` where nobody says or
+    knows."""
     return max((walltime_of(task, job, queue) for task in job.tasks.values()), default=ENDLESS)

@@ -1,0 +1,1 @@
+"""What outlives the scheduler: what was used, and what jobs took."""
