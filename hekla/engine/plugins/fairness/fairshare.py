@@ -18,11 +18,11 @@ from hekla.engine.explain.amounts import amount
 from hekla.engine.framework.heap import OrderKey
 from hekla.engine.framework.plugin import ABSTAIN, REJECT, Arguments, Plugin, Reads, Source
 from hekla.engine.framework.session import session_of
-from hekla.engine.model.annotations import ACCOUNT, FAIR_SHARE_WEIGHT, USER
+from hekla.engine.model.annotations import ACCOUNT, FAIR_SHARE_WEIGHT
 from hekla.engine.model.durations import instant
+from hekla.engine.model.queues.parties import account_of, marks_of, namespace_of, paths, user_of
 from hekla.engine.model.queues.queues import Queue
 from hekla.engine.model.queues.usage import Holding, Usage, amount_asked, amount_held
-from hekla.engine.model.reading import texts
 from hekla.engine.model.tasks import Job
 
 if TYPE_CHECKING:
@@ -179,13 +179,12 @@ class FairShare(Plugin):
         """Whose job it is: a path, the account's parts first."""
         identity = self.arguments.identity
         if identity == "namespace":
-            return job.namespace or "_unknown"
-        user = job.annotations.get(USER) or job.namespace or "_unknown"
+            return namespace_of(job)
+        user = user_of(job)
         if identity == "user":
             return user
-        # Administrators write namespaces, everybody writes jobs.
-        account = self._marks(job.namespace).get(ACCOUNT) or job.annotations.get(ACCOUNT, "")
-        return "/".join([*(part for part in account.split("/") if part), user])
+        account = account_of(job, self.namespaces)
+        return f"{account}/{user}" if account else user
 
     def holding(self, job: Job) -> Holding | None:
         if job.contribution is None or not self.applies(job.queue):
@@ -206,11 +205,7 @@ class FairShare(Plugin):
         return 1.0
 
     def _marks(self, namespace: str) -> Mapping[str, str]:
-        tree = self.namespaces.get(namespace)
-        try:
-            return texts(tree.get("metadata") or {}, "annotations") if tree is not None else {}
-        except (AttributeError, ValueError):
-            return {}
+        return marks_of(self.namespaces.get(namespace))
 
     # -------------------------------------------------------------------------------- whose turn it is
 
@@ -267,7 +262,7 @@ class FairShare(Plugin):
     def _key(self, queue: str, party: str, ahead: Mapping[str, float]) -> OrderKey:
         used, held = self._used(queue), self._held(queue)
         parts: list[tuple[float, float]] = []
-        for path in _paths(party):
+        for path in paths(party):
             weighs = self.weight_of(path)
             holds = held.get(path, 0.0) + ahead.get(path, 0.0)
             # Less than one resource-second is no difference.
@@ -282,7 +277,7 @@ class FairShare(Plugin):
         if not total or party not in used:
             return 1.0
         share = 1.0
-        for path in _paths(party):
+        for path in paths(party):
             above, depth = path.rpartition("/")[0], path.count("/")
             siblings = [
                 one for one in used if one.count("/") == depth and one.rpartition("/")[0] == above
@@ -301,7 +296,7 @@ class FairShare(Plugin):
         if known is None:
             known = self.totals[f"{kind} {queue}"] = {}
             for party, amount in of.items():
-                for path in _paths(party):
+                for path in paths(party):
                     known[path] = known.get(path, 0.0) + amount
         return known
 
@@ -393,14 +388,6 @@ def written(usage: Usage) -> Json:
 
 def _items(of: object) -> Iterable[tuple[object, object]]:
     return of.items() if isinstance(of, Mapping) else ()
-
-
-def _paths(party: str) -> Iterable[str]:
-    """A party and the accounts above it, the topmost first."""
-    if "/" not in party:
-        return (party,)
-    parts = party.split("/")
-    return ["/".join(parts[: depth + 1]) for depth in range(len(parts))]
 
 
 def _problem(said: str | None) -> str:
