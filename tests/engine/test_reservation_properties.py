@@ -119,7 +119,7 @@ def test_windows_are_kept(
                 for task in world.state.nodes.tasks[row].values():
                     assert task.job is not None
                     assert owned and task.job is gang_first, (minute, task)
-    if owned:
+    if owned and mode != "strict":  # where nobody passes whoever waits, not even an owner
         assert started == opened
 
 
