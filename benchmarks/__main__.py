@@ -120,11 +120,11 @@ def measure(names: set[str], paths: Mapping[str, Path] | None = None) -> Iterato
     for module_name in MODULES:
         module = import_module(module_name)
         wanted = names & set(module.FIGURES)
-        needed = getattr(module, "DATA", None)
+        needed: str | None = getattr(module, "DATA", None)
         if wanted and needed is None:
             yield from module.measure(wanted)
-        elif wanted and needed in (paths or {}):
-            yield from module.measure(wanted, (paths or {})[needed])
+        elif wanted and needed and paths and needed in paths:
+            yield from module.measure(wanted, paths[needed])
 
 
 def main() -> int:

@@ -62,7 +62,8 @@ def arrivals(seconds: float) -> list[tuple[float, dict[str, Any]]]:
     chance = random.Random(0)
     weights = [kind[0] for kind in KINDS]
     every = DAY / (TEAMS * sum(weights))
-    found, now = [], 0.0
+    found: list[tuple[float, dict[str, Any]]] = []
+    now = 0.0
     while (now := now + chance.expovariate(1 / every)) < seconds:
         ((_, pods, cpu, memory, median),) = chance.choices(KINDS, weights)
         lasts = median * chance.lognormvariate(0, SIGMA)

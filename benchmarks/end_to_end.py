@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -73,7 +73,7 @@ class Pods:
         self.bound = self.running = self.succeeded = 0
         self.changed = asyncio.Event()
 
-    async def __aenter__(self) -> Pods:
+    async def __aenter__(self) -> Self:
         await self.cache.__aenter__()
         return self
 

@@ -230,7 +230,8 @@ def encoded(body: Body) -> Body:
     def make(namespace: str, name: str, index: int) -> bytes:
         tree = body(namespace, name, index)
         api_version, kind = tree.pop("apiVersion"), tree.pop("kind")
-        described = fields.root(*api_version.rpartition("/")[::2], kind)
+        group, _, version = api_version.rpartition("/")
+        described = fields.root(group, version, kind)
         assert described is not None
         return protobuf.enclose(api_version, kind, protobuf.encode(tree, described))
 

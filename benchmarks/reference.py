@@ -105,7 +105,9 @@ def load(raw: Raw, where: dict[str, Any], kubeconfig: Path) -> dict[str, float]:
 
 async def newest(kubeconfig: Path) -> str:
     async with Client(config.load(str(kubeconfig))) as client:
-        return (await client.list(core.POD, NAMESPACE, limit=1)).resource_version
+        async for page in client.pages(core.POD, NAMESPACE, limit=1):
+            return page.resource_version
+    raise AssertionError("a list has at least one page")
 
 
 async def settle(kubeconfig: Path) -> None:

@@ -129,9 +129,9 @@ def page(rows: list[Row], found: Mapping[str, Ours], seconds: Mapping[str, float
         for name in dict.fromkeys(row.source for row in here):
             text += ["", f"Theirs: {SOURCES[name]}."]
         said = dict.fromkeys(found[row.figure].conditions for row in here if row.figure in found)
-        took = f" ({max(seconds[table], 1):,.0f} s)" if table in seconds else ""
+        long = f" ({max(seconds[table], 1):,.0f} s)" if table in seconds else ""
         if said:
-            text += ["", f"Ours{took}:", "", *(f"- {one}" for one in said)]
+            text += ["", f"Ours{long}:", "", *(f"- {one}" for one in said)]
     return "\n".join(text) + "\n" + TAIL
 
 

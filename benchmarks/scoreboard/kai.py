@@ -55,8 +55,13 @@ def mixed() -> tuple[World, int]:
         world.queue(name)
         world.job(f"rl-{number}", pods=0, min_available=3 * learners, queue=name, phase="Pending")
         for at in range(3 * learners):
-            gpus = {"gpu": GPUS} if at < learners else {}
-            world.pod(f"rl-{number}-{at}", job=f"rl-{number}", cpu=1, memory="1Gi", **gpus)
+            world.pod(
+                f"rl-{number}-{at}",
+                job=f"rl-{number}",
+                cpu=1,
+                memory="1Gi",
+                gpu=GPUS if at < learners else 0,
+            )
         for at in range(alone):
             world.job(f"cpu-{number}-{at}", queue=name, phase="Pending", cpu=1, memory="1Gi")
         pods += 3 * learners + alone
