@@ -187,3 +187,11 @@ def test_a_user_without_the_right_is_told_which_one(
     assert code == 255
     assert f'User "system:serviceaccount:default:{name}" cannot get path "/snapshot"' in said
     assert "nonResourceURLs [/snapshot]" in said
+
+
+def test_top_fragmentation_reads_a_cluster(kubeconfig: Path, api: Api) -> None:
+    code, said = vcctl(kubeconfig, "top", "fragmentation")
+    assert code == 0, said
+    assert said.startswith("Resource") and "fake-node-0" in said
+    code, said = vcctl(kubeconfig, "top", "fragmentation", "--plan")
+    assert code == 0 and "Fragmentation is" in said, said

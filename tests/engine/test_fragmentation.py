@@ -236,6 +236,16 @@ def test_cpu_alone_keeps_room_for_the_large() -> None:
     assert here.run().nodes_of("small") == {"odd"}
 
 
+def test_a_cluster_that_has_never_heard_of_cards() -> None:
+    here = World(policy(plugins=["predicates", {"name": "fragmentation"}]))
+    here.nodes("n1", "n2", cpu=8, **{"ephemeral-storage": "10Gi"})
+    here.job("a", cpu=1)
+    assert here.run().nodes_of("a")
+    session = open_session(here.state, hooks_of(here.state, here.policy), here.now)
+    free, _ = session.hooks("fragmentation")[0].lost(np.arange(2))
+    assert free[0].sum() == 15_000
+
+
 def test_many_at_once_go_where_one_after_another_would() -> None:
     placed = []
     for jobs, pods in ((1, 9), (9, 1)):

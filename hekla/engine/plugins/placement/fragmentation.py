@@ -244,8 +244,7 @@ class Fragmentation(Plugin):
             for column in (space.column(CPU), space.column(MEMORY))
         )
         count = np.zeros(len(view), dtype=np.intp)
-        for name in self.gpus:
-            column = space.column(name)
+        for column in self._card_columns():
             count += ((view.allocatable(column) - view.requested(column)) // 1000).astype(np.intp)
         rows = np.arange(len(view.table)) if view.rows is None else view.rows
         shared = None if self.sharing is None else self.sharing.shared_cards(np.unique(rows))
@@ -266,12 +265,17 @@ class Fragmentation(Plugin):
         closed = np.where(there & ~takes, left, 0.0).sum(axis=0)
         return Places(cpu, memory, own, card, closed)
 
+    def _card_columns(self) -> list[int]:
+        """Of the resources that are whole cards, as far as there are any."""
+        index = self.nodes.space.index
+        return [index[name] for name in self.gpus if name in index]
+
     def _with_cards(self, view: NodeView) -> tuple[Bools, Bools]:
         """`[nodes]` twice: which have cards that pods share, which have other cards."""
         everywhere = np.arange(len(view.table))
         plain = np.zeros(len(view.table), dtype=np.bool_)
-        for name in self.gpus:
-            plain |= view.allocatable(view.table.space.column(name)) > 0
+        for column in self._card_columns():
+            plain |= view.allocatable(column) > 0
         shared = None if self.sharing is None else self.sharing.shared_cards(everywhere)
         if shared is None:
             return np.zeros(len(view.table), dtype=np.bool_), plain
