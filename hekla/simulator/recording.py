@@ -24,6 +24,7 @@ from hekla.engine.model.time.walltimes import pod_walltime, stated_walltime
 from hekla.engine.tape import OUTCOMES, Frame, settings_of, state_of
 from hekla.podrules.plain_pods import stands_alone
 from hekla.simulator.snapshot import ENDED, usage_of
+from hekla.simulator.stand_ins import stand_ins
 from hekla.simulator.workload import (
     Call,
     GivenPod,
@@ -64,6 +65,8 @@ class _Group:
     pending: bool
     """Whether it was still to be admitted when it came."""
     admitted: int | None = None
+    gone: bool = False
+    """Whether it was deleted before the recording ended."""
     pods: list[_Pod] = field(default_factory=list)
 
 
@@ -159,7 +162,8 @@ class _Reader:
         elif word == "upsert_pod_group":
             self._group(given[0])
         elif word == "remove_pod_group":
-            pass  # It goes with the last of its pods.
+            if (group := self.groups.get(given[0])) is not None:
+                group.gone = True  # In a simulation it goes with the last of its pods.
         else:
             self.calls.append(Call(self.now, word, tuple(given)))
 
@@ -228,6 +232,7 @@ class _Reader:
 
     def workload(self, default: int | None) -> Workload:
         assert self.beginning is not None
+        self._stand_in()
         jobs = [self._gang(group, default) for group in self.groups.values() if group.pods]
         jobs += [self._alone(pod, default) for pod in self.alone]
         return Workload(
@@ -238,6 +243,25 @@ class _Reader:
             calls=self.calls,
             moments=self.moments,
         )
+
+    def _stand_in(self) -> None:
+        """Give pods to groups that were not let in as long as the recording went, so that another
+        policy may start them."""
+        waiting = [one for one in self.groups.values() if not one.pods and one.pending]
+        gone = [one for one in waiting if one.gone]
+        scheduler = next(iter((self.settings or {}).get("scheduler_names") or ()), "volcano")
+        for group in waiting:
+            if not group.gone:
+                group.pods = [
+                    _Pod(tree, group.came, lag=0) for tree in stand_ins(group.tree, scheduler)
+                ]
+        if len(waiting) > len(gone):
+            self.notes.append(
+                f"jobs that had no pods yet: {len(waiting) - len(gone)}; they have such as their "
+                "PodGroups ask for, and run for as long as they say"
+            )
+        if gone:
+            self.notes.append(f"jobs deleted before they had pods: {len(gone)}; left out")
 
     def _gang(self, group: _Group, default: int | None) -> SimulatedJob:
         meta, spec = group.tree["metadata"], group.tree.get("spec") or {}

@@ -204,6 +204,47 @@ def test_what_the_command_prints(scheduler: Scheduler, capsys: pytest.CaptureFix
     ]
 
 
+def test_a_job_that_was_never_let_in_may_start_under_another_policy(scheduler: Scheduler) -> None:
+    asks = {
+        "minResources": {"cpu": "4", "requests.cpu": "4", "pods": "2", "count/pods": "2"},
+        "minTaskMember": {"worker": 2},
+        "queue": "full",
+        "minMember": 2,
+    }
+    scheduler.state.upsert_queue(queue("full", spec={"capability": {"cpu": "1"}}))
+    scheduler.state.upsert_node(node("n0", {"cpu": "8", "pods": "10"}))
+    for name in ("waits", "deleted"):
+        scheduler.state.upsert_pod_group(
+            {
+                "metadata": {
+                    "name": name,
+                    "namespace": "default",
+                    "uid": name,
+                    "annotations": {"hekla.io/walltime": "30s"},
+                },
+                "spec": asks,
+            }
+        )
+    scheduler.cycle()
+    scheduler.state.remove_pod_group("default/deleted")
+    scheduler.cycle()
+    scheduler.recording.close()
+    workload, _ = recording.read(read(scheduler.recording.directory), "r")
+    assert [(job.name, job.pods, job.requests) for job in workload.jobs] == [
+        ("waits", 2, {"cpu": "2"})
+    ]
+    assert [note.split(";")[0] for note in workload.notes] == [
+        "jobs that had no pods yet: 1",
+        "jobs deleted before they had pods: 1",
+    ]
+    bounded = policy(plugins=["gang", "predicates", "capacity"], actions="enqueue, allocate")
+    free = policy(plugins=["gang", "predicates"], actions="enqueue, allocate")
+    refused, let_in = simulate(workload, [bounded, free])
+    assert refused.by_key["default/waits"].started is None
+    run = let_in.by_key["default/waits"]
+    assert run.started is not None and run.ended == run.started + 30 * SECOND
+
+
 def test_a_directory_without_cycles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Recording(tmp_path / "tape").close()
     assert command.main([str(tmp_path / "tape")]) == 2

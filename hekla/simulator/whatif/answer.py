@@ -11,13 +11,13 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from hekla.api.text import quantity
 from hekla.api.trees import Json, Tree
 from hekla.engine.framework.policy import Policy
 from hekla.engine.model.decisions import Decisions, Evict
 from hekla.simulator.run import JobRun
 from hekla.simulator.simulation import Simulation
 from hekla.simulator.snapshot import snapshot
+from hekla.simulator.stand_ins import stand_ins
 from hekla.simulator.whatif.copy import ClusterCopy
 from hekla.simulator.workload import MICROSECONDS, InputError, SimulatedJob, Workload
 
@@ -206,39 +206,13 @@ def _without_leaving(job: SimulatedJob) -> SimulatedJob:
 
 
 def _stand_ins(copy: ClusterCopy) -> Iterator[Json]:
-    """Pods for PodGroups that wait to be let in and have none yet: as many as must start together, of
-    equal parts of what those ask for."""
+    """Pods for PodGroups that wait to be let in and have none yet."""
     with_pods = _groups_with_pods(copy.of_kind("Pod").values())
+    scheduler = next(iter(copy.settings.get("scheduler_names") or ()), "volcano")
     for key, group in copy.of_kind("PodGroup").items():
-        spec, status = group.get("spec") or {}, group.get("status") or {}
-        count = int(spec.get("minMember") or 0)
-        if key in with_pods or not count or (status.get("phase") or "Pending") != "Pending":
-            continue
-        meta = group["metadata"]
-        each = {
-            name: f"{quantity.milli(value) // count}m"
-            for name, value in (spec.get("minResources") or {}).items()
-            if name != "pods" and not name.startswith("count/")
-        }
-        for number in range(count):
-            yield {
-                "kind": "Pod",
-                "metadata": {
-                    "name": f"{meta['name']}-{number}",
-                    "namespace": meta.get("namespace", ""),
-                    "uid": f"{meta['name']}-{number}",
-                    "annotations": {"scheduling.k8s.io/group-name": meta["name"]},
-                    "creationTimestamp": meta.get("creationTimestamp", ""),
-                },
-                "spec": {
-                    "schedulerName": next(
-                        iter(copy.settings.get("scheduler_names") or ()), "volcano"
-                    ),
-                    "priorityClassName": spec.get("priorityClassName", ""),
-                    "containers": [{"name": "main", "resources": {"requests": each}}],
-                },
-                "status": {"phase": "Pending"},
-            }
+        phase = (group.get("status") or {}).get("phase") or "Pending"
+        if key not in with_pods and phase == "Pending":
+            yield from stand_ins(group, scheduler)
 
 
 def _groups_with_pods(pods: Iterable[Tree]) -> set[str]:
