@@ -189,7 +189,11 @@ def test_a_user_without_the_right_is_told_which_one(
     assert "nonResourceURLs [/snapshot]" in said
 
 
-def test_top_fragmentation_reads_a_cluster(kubeconfig: Path, api: Api) -> None:
+def test_top_fragmentation_reads_a_cluster(kubeconfig: Path, api: Api, name: str) -> None:
+    code, said = vcctl(kubeconfig, "top", "fragmentation")
+    assert code == 0 and said, "also where nothing runs"
+    api.create(JOBS, job(name, pods=1, cpu=20))
+    eventually(lambda: len(nodes_of(api, name)) == 1)
     code, said = vcctl(kubeconfig, "top", "fragmentation")
     assert code == 0, said
     assert said.startswith("Resource") and "fake-node-0" in said

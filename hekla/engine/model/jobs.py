@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from hekla.engine.model import resources
+from hekla.engine.model.queues.partycounts import PartyCounts
 from hekla.engine.model.queues.queues import Queue
 from hekla.engine.model.queues.sums import Sums
 from hekla.engine.model.queues.usage import Usage
@@ -47,6 +48,8 @@ class JobTable:
         """What was used of the queues, where a plugin asks."""
         self.service: Usage | None = None
         """What each job has had of a resource, where a plugin asks."""
+        self.parties: PartyCounts | None = None
+        """What each party has at once, where a plugin asks."""
         self.runs: Runs | None = None
         """What jobs took, where the policy learns from it."""
 
@@ -112,9 +115,9 @@ class JobTable:
         key = job.key
         if self.changed is not None:
             self.changed[key] = job
-        for usage in (self.usage, self.service):
-            if usage is not None:
-                usage.mark(job, self.by_key.get(key) is job)
+        for counted in (self.usage, self.service, self.parties):
+            if counted is not None:
+                counted.mark(job, self.by_key.get(key) is job)
         if self.runs is not None:
             self.runs.look(job, self.by_key.get(key) is job)
         if not (job.has_group and key in self.by_key and job.queue in self.queues):

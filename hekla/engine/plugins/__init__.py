@@ -15,6 +15,7 @@ from hekla.engine.plugins.fairness.gang import Gang
 from hekla.engine.plugins.fairness.leastattained import LeastAttainedService
 from hekla.engine.plugins.fairness.multifactor import Multifactor
 from hekla.engine.plugins.fairness.overcommit import Overcommit
+from hekla.engine.plugins.fairness.partylimits import PartyLimits
 from hekla.engine.plugins.fairness.pdb import Pdb
 from hekla.engine.plugins.fairness.priority import Priority
 from hekla.engine.plugins.fairness.proportion import Proportion
@@ -53,6 +54,7 @@ _ALL: tuple[type[Plugin], ...] = (
     FairShare,
     Multifactor,
     LeastAttainedService,
+    PartyLimits,
     Predicates,
     NodeOrder,
     BinPack,
