@@ -332,6 +332,36 @@ async def test_a_pod_is_told_before_it_gives_way_also_across_a_restart(site: Sit
     assert "Evict" in {reason for reason, _ in await site.told("lesser-0")}
 
 
+async def test_who_has_just_saved_its_work_gives_way_first(site: Site) -> None:
+    """Two pods of one rank have run for an hour; the younger one has no checkpoint, so it would lose
+    more, though otherwise it is the younger that goes."""
+    site.policy.write_text(f"{POLICY}  - name: calm-eviction\n")
+    for name, value in (("low", 1), ("high", 1000)):
+        body = {"metadata": {"name": f"{site.name}-{name}"}, "value": value}
+        await site.client.create(core_priority(), body)
+    await site.node("n1", cpu="2")
+    site.start()
+    for name in ("saved", "unsaved"):
+        await site.job(name, 1, 0, priority=f"{site.name}-low")
+        await asyncio.sleep(1.1)  # times of objects are whole seconds
+    await site.until_bound(2)
+    for name, hours in (("saved", 2), ("unsaved", 1)):
+        began = stamp(time.time() - 3600 * hours)
+        marks = {"hekla.io/last-checkpoint": stamp(time.time())} if name == "saved" else {}
+        pod = f"{site.name}-{name}-0"
+        await site.client.patch(
+            core.POD, pod, {"status": {"phase": "Running", "startTime": began}}, "default", subresource="status"
+        )  # fmt: skip
+        await site.client.patch(core.POD, pod, {"metadata": {"annotations": marks}}, "default")
+    await site.job("urgent", 1, priority=f"{site.name}-high")
+
+    async def taken() -> bool:
+        return "urgent-0" in await site.bound()
+
+    await site.until(taken, "the urgent pod has a place")
+    assert set(await site.bound()) == {"unsaved-0", "urgent-0"}
+
+
 async def test_a_restart_keeps_what_was_used(site: Site) -> None:
     """With the rights that the chart gives: written while it runs, read by the next process."""
     arguments = (
