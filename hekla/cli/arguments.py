@@ -10,6 +10,13 @@ from difflib import get_close_matches
 from typing import NoReturn
 
 
+def worded(error: Exception) -> str:
+    """An error as people read it; of a file, its name and what the system says of it."""
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror.lower()}"
+    return str(error)
+
+
 class Parser(argparse.ArgumentParser):
     """A parser that accepts no abbreviated flags, so that a new flag never changes the meaning of
     an old script."""

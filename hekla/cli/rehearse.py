@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hekla.cli.arguments import Parser
+from hekla.cli.arguments import Parser, worded
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
     try:
         return _run(arguments)
     except (OSError, ValueError, PolicyProblem, RecordingError) as error:
-        print(f"hekla rehearse: {error}", file=sys.stderr)
+        print(f"hekla rehearse: {worded(error)}", file=sys.stderr)
         return 2
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hekla.api.text import durations
-from hekla.cli.arguments import Parser
+from hekla.cli.arguments import Parser, worded
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -103,7 +103,7 @@ def main(argv: list[str]) -> int:
     try:
         return _run(arguments)
     except (OSError, ValueError, PolicyFileError, PluginFileError, RecordingError) as error:
-        print(f"hekla simulate: {error}", file=sys.stderr)
+        print(f"hekla simulate: {worded(error)}", file=sys.stderr)
         return 2
 
 

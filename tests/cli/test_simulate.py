@@ -55,7 +55,7 @@ def test_it_stops_when_it_is_told(files: Path, capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["none.swf"], "No such file"),
+        (["none.swf"], "none.swf: no such file or directory"),
         (["log.swf.gz", "--until", "late"], "--until = late: a duration such as 36h, or seconds"),
         (["log.swf.gz", "--pod-processors", "0"], "--pod-processors = 0: a whole number from 1 up"),
         (["one.yaml"], 'one.yaml:1: key "actions" does not exist; known are jobs, nodes, queues, network, objects'),

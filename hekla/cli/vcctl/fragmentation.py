@@ -21,6 +21,7 @@ from hekla.api.kubernetes import core, policy, priority
 from hekla.api.names import SCHEDULER
 from hekla.api.text import yamltext
 from hekla.api.trees import Tree
+from hekla.cli.arguments import worded
 from hekla.cli.vcctl.command import CommandError, Invocation
 from hekla.cli.vcctl.connection import Api
 from hekla.engine.actions.defragment import Defragment, Plan, plan
@@ -97,7 +98,9 @@ def _policy(path: str) -> Policy:
         return read_policy(USUAL)
     try:
         rules = read_policy(yamltext.load(Path(path).read_text()))
-    except (OSError, yaml.YAMLError, PolicyError) as error:
+    except OSError as error:
+        raise CommandError(worded(error)) from error
+    except (yaml.YAMLError, PolicyError) as error:
         raise CommandError(f"{path}: {error}") from error
     if not any(option.name == Fragmentation.name for tier in rules.tiers for option in tier):
         raise CommandError(f"{path}: no plugin {Fragmentation.name} in it, which measures")

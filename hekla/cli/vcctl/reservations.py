@@ -9,6 +9,7 @@ import yaml
 
 from hekla.api.reservation import RESERVATION
 from hekla.api.text.windows import read_windows
+from hekla.cli.arguments import worded
 from hekla.cli.vcctl.command import CommandError, Invocation
 from hekla.cli.vcctl.connection import Api, Tree, find
 from hekla.cli.vcctl.output import printed
@@ -97,7 +98,7 @@ def _read(file: str) -> Tree:
     try:
         tree = yaml.safe_load(Path(file).read_text())
     except (OSError, yaml.YAMLError) as error:
-        raise CommandError(f"failed to read file, err: {error}") from error
+        raise CommandError(f"failed to read file, err: {worded(error)}") from error
     if not isinstance(tree, dict) or tree.get("kind") != KIND.kind:
         raise CommandError(f"{file}: one object of kind {KIND.kind} is wanted")
     return tree

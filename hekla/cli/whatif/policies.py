@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from hekla.cli.arguments import worded
 from hekla.engine.framework.policy import Policy
 from hekla.scheduler.plugin_files import PluginFileError, find
 from hekla.scheduler.policy_file import PolicyFileError, named_files, parse
@@ -46,4 +47,4 @@ def policy_in(path: str) -> Policy:
         found = find(named_files(text, path))
         return parse(text, path, found.plugins, found.broken)
     except (OSError, UnicodeDecodeError, PolicyFileError, PluginFileError) as error:
-        raise PolicyProblem(str(error)) from error
+        raise PolicyProblem(worded(error)) from error
