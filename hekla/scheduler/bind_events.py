@@ -15,7 +15,7 @@ from typing import Any
 from hekla.kube.events import Recorder
 from hekla.kube.flowcontrol.adaptive_debounce import AdaptiveDebounce
 
-FLOOD = 4
+FLOOD = 16
 """So many pods that are bound within a second while the server is busy are a flood."""
 GATHERED_FOR = 1.0
 """Seconds for which the binds of one namespace are gathered."""
