@@ -23,15 +23,11 @@ from benchmarks import (
     engine_backfill,
     engine_scaling,
     fragmentation,
-    kube_apiserver_day,
-    kube_apiserver_jobs,
-    kube_apiserver_pods,
-    kube_apiserver_start,
-    reference,
     simulate,
     whatif,
 )
 from benchmarks.figure import Aim, Figure
+from benchmarks.kube_apiserver import day, jobs, pods, reference, start
 from benchmarks.scoreboard import board
 
 MODULES = (
@@ -51,13 +47,13 @@ MODULES = (
     "benchmarks.controllers",
     "benchmarks.end_to_end",
     "benchmarks.daemon",
-    "benchmarks.reference",
+    "benchmarks.kube_apiserver.reference",
     "benchmarks.engine_scaling",
-    "benchmarks.kube_apiserver_cost",
-    "benchmarks.kube_apiserver_day",
-    "benchmarks.kube_apiserver_jobs",
-    "benchmarks.kube_apiserver_pods",
-    "benchmarks.kube_apiserver_start",
+    "benchmarks.kube_apiserver.cost",
+    "benchmarks.kube_apiserver.day",
+    "benchmarks.kube_apiserver.jobs",
+    "benchmarks.kube_apiserver.pods",
+    "benchmarks.kube_apiserver.start",
     "benchmarks.scoreboard.gavel",
     "benchmarks.scoreboard.kai",
     "benchmarks.scoreboard.kubescheduler",
@@ -90,10 +86,10 @@ def aims() -> list[Aim]:
         + engine_backfill.AIMS
         + fragmentation.AIMS
         + engine_scaling.AIMS
-        + kube_apiserver_day.AIMS
-        + kube_apiserver_jobs.AIMS
-        + kube_apiserver_pods.AIMS
-        + kube_apiserver_start.AIMS
+        + day.AIMS
+        + jobs.AIMS
+        + pods.AIMS
+        + start.AIMS
     )
 
 

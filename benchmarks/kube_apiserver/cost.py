@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.end_to_end import Pods, create_all
 from benchmarks.figure import Figure
-from benchmarks.kube_apiserver_jobs import NODES, SECONDS, each, ready, say
-from benchmarks.reference import settle
+from benchmarks.kube_apiserver.jobs import NODES, SECONDS, each, ready, say
+from benchmarks.kube_apiserver.reference import settle
 from hekla.kube.client import Client
 from hekla.kube.connection import config
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.end_to_end import Pod, Pods, create_all, job, plain_pod
 from benchmarks.figure import Aim, Figure
-from benchmarks.kube_apiserver_jobs import NODES, each, ready
-from benchmarks.reference import settle
+from benchmarks.kube_apiserver.jobs import NODES, each, ready
+from benchmarks.kube_apiserver.reference import settle
 from hekla.api import batch
 from hekla.api.kubernetes import core
 from hekla.kube.client import Client

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.kube_apiserver_requests [--rounds N]`: what a request of each kind costs a
+"""`python -m benchmarks.kube_apiserver.requests [--rounds N]`: what a request of each kind costs a
 kube-apiserver and its etcd, in µs of processor time, as a table.
 
 On a cluster that people share, that server's work decides, not ours.  A client that costs next to
@@ -32,9 +32,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.apiserver import NAMESPACE, Raw
 from benchmarks.end_to_end import job
-from benchmarks.kube_apiserver_jobs import address, group_of_one
+from benchmarks.kube_apiserver.jobs import address, group_of_one
+from benchmarks.kube_apiserver.reference import settle
 from benchmarks.raw_client import pod, request, running
-from benchmarks.reference import settle
 from hekla.admission import cluster_policies
 from hekla.api import batch, scheduling
 from hekla.api.names import NAMESPACE_NAME

@@ -33,8 +33,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from benchmarks.apiserver import CONNECTIONS, NAMESPACE, Raw
 from benchmarks.end_to_end import Pod, Pods, create_all, job
 from benchmarks.figure import Aim, Figure
+from benchmarks.kube_apiserver.reference import settle
 from benchmarks.raw_client import FILLED_IN
-from benchmarks.reference import settle
 from hekla.api import batch, scheduling
 from hekla.api.kubernetes import core
 from hekla.kube.client import Client

@@ -1,7 +1,7 @@
 """The scheduler's daemon alone on a real kube-apiserver with etcd: pods that wait there are bound,
 beside that server's own limit.
 
-`benchmarks.kube_apiserver_jobs` takes jobs the whole way, so that it mostly says what a job's creates, statuses
+`benchmarks.kube_apiserver.jobs` takes jobs the whole way, so that it mostly says what a job's creates, statuses
 and webhooks cost such a server.  Here pods and PodGroups stand before the scheduler starts, and the
 nodes are there but silent: from the first bind to the last the server does for it what it did for
 the client that costs nothing, and sends it what it watches.  A figure is the share of the limit of
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from benchmarks.apiserver import Raw
 from benchmarks.end_to_end import SHAPES, Pods, job
 from benchmarks.figure import Aim, Figure
-from benchmarks.kube_apiserver_jobs import (
+from benchmarks.kube_apiserver.jobs import (
     COUNT,
     NODES,
     Limits,

@@ -21,9 +21,9 @@ import psutil
 
 from benchmarks.daemon import pod
 from benchmarks.figure import Aim, Figure
-from benchmarks.kube_apiserver_jobs import each, say
+from benchmarks.kube_apiserver.jobs import each, say
+from benchmarks.kube_apiserver.reference import settle
 from benchmarks.large_cluster import most
-from benchmarks.reference import settle
 from hekla.api import scheduling
 from hekla.api.kubernetes import core
 from hekla.kube.client import Client
