@@ -3,9 +3,6 @@ starts, and a window of maintenance drains a node."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -15,6 +12,7 @@ import pytest
 
 from hekla.api.text.times import instant, stamp
 from tests.cluster.api import Api, Tree, eventually
+from tests.cluster.vcctl import vcctl
 
 JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
 PODS = "/api/v1/namespaces/default/pods"
@@ -118,16 +116,6 @@ def spans(api: Api, name: str) -> list[tuple[float, float]]:
     return found
 
 
-def vcctl(kubeconfig: Path, *words: str) -> str:
-    return subprocess.run(
-        [sys.executable, "-m", "hekla.cli.vcctl", *words],
-        env={**os.environ, "KUBECONFIG": str(kubeconfig)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    ).stdout
-
-
 def test_a_backfilled_job_ends_before_the_reserved_gang_starts(api: Api, name: str) -> None:
     node = real_node(api)
     opens = reserve(api, name, node, owners={"jobs": [f"default/{name}-gang"]})
@@ -146,12 +134,12 @@ def test_a_window_of_maintenance_drains_a_node(api: Api, name: str, kubeconfig: 
     api.post(JOBS, job(f"{name}-short", node, 2, walltime="6s"))
     api.post(JOBS, job(f"{name}-endless", node, 1))
     eventually(lambda: len(spans(api, f"{name}-short")) == 1, 30)
-    told = vcctl(kubeconfig, "explain", f"{name}-endless")
+    told = vcctl(kubeconfig, "explain", f"{name}-endless")[1]
     assert f"reserved for {name} from {stamp(opens)}" in told
     assert "this job says no walltime" in told
     eventually(lambda: len(spans(api, f"{name}-endless")) == 1, 60)
     ((_, ended),) = spans(api, f"{name}-short")
     ((began, _),) = spans(api, f"{name}-endless")
     assert ended <= opens and began >= opens + OPEN
-    shown = vcctl(kubeconfig, "reservation", "view", name)
+    shown = vcctl(kubeconfig, "reservation", "view", name)[1]
     assert "State:     Ended (WindowsPassed)" in shown and "Past:      1 windows" in shown

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +12,7 @@ import pytest
 import yaml
 
 from tests.cluster.api import Api, Tree, eventually
+from tests.cluster.vcctl import vcctl
 
 JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
 QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
@@ -39,17 +37,6 @@ def name(api: Api) -> Iterator[str]:
             api.delete(f"{JOBS}/{job['metadata']['name']}")
     api.delete(f"{QUEUES}/{made}")
     api.delete(f"{CLASSES}/{made}")
-
-
-def vcctl(kubeconfig: Path, *words: str) -> tuple[int, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "hekla.cli.vcctl", *words],
-        env={**os.environ, "KUBECONFIG": str(kubeconfig)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    return done.returncode, done.stdout + done.stderr
 
 
 def job(name: str, *, pods: int, cpu: int, node: str = "", minimum: int = 0, **spec: Any) -> Tree:
