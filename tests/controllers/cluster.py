@@ -111,9 +111,15 @@ class Cluster:
             await self._schedule(group)
 
     async def home(self) -> None:
-        """Make the namespace of what the scheduler and the controllers write for each other."""
+        """Make the namespace of what the scheduler and the controllers write for each other.
+
+        Announcements that earlier controllers have read on this server are removed: controllers
+        pass over what they find at their start, so one that goes there before that is not heard.
+        """
         with contextlib.suppress(AlreadyExists):
             await self.client.create(core.NAMESPACE.untyped, {"metadata": {"name": HOME}})
+        with contextlib.suppress(NotFound):
+            await self.client.delete(core.CONFIG_MAP, inqueue.NAME, HOME)
 
     async def announce(self, *groups: tuple[str, str]) -> None:
         """Let PodGroups in, given as (namespace/name, uid), as a scheduler does with many."""
