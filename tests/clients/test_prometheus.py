@@ -1,5 +1,5 @@
 """Prometheus: its service discovery finds nodes, pods, services and endpoints, with their labels,
-and hears of what comes and goes.
+and hears of what comes and goes; and with a service account's token it scrapes the nodes.
 
 It is the one of the Go module proxy, with Kubernetes' discovery, which packaged ones often go
 without.
@@ -11,8 +11,10 @@ import json
 import subprocess
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -28,17 +30,45 @@ BUILD_PATIENCE = 900.0
 
 
 @pytest.fixture(scope="module")
+def program() -> Path:
+    try:
+        return programs.need("prometheus", seconds=BUILD_PATIENCE)["prometheus"]
+    except programs.CannotBuild as error:
+        pytest.skip(str(error))
+
+
+@contextmanager
+def running(program: Path, where: Path, jobs: list[Any]) -> Iterator[str]:
+    """The address of a Prometheus that scrapes these."""
+    (where / "prometheus.yml").write_text(json.dumps({"scrape_configs": jobs}))
+    port = free_port()
+    with (where / "log").open("w") as log:
+        process = subprocess.Popen(
+            [
+                str(program),
+                f"--config.file={where / 'prometheus.yml'}",
+                f"--storage.tsdb.path={where / 'data'}",
+                f"--web.listen-address=127.0.0.1:{port}",
+            ],
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture(scope="module")
 def prometheus(
+    program: Path,
     kubeconfig: Path,
     api: Api,
     ns: Namespace,
     sleeper: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[str]:
-    try:
-        program = programs.need("prometheus", seconds=BUILD_PATIENCE)["prometheus"]
-    except programs.CannotBuild as error:
-        pytest.skip(str(error))
     spec = {
         "selector": {"app": "sleeper"},
         "ports": [{"name": "http", "port": 80, "targetPort": 8124}],
@@ -64,35 +94,22 @@ def prometheus(
         }
         for role in ROLES
     ]
-    (where / "prometheus.yml").write_text(json.dumps({"scrape_configs": jobs}))
-    port = free_port()
-    with (where / "log").open("w") as log:
-        process = subprocess.Popen(
-            [
-                str(program),
-                f"--config.file={where / 'prometheus.yml'}",
-                f"--storage.tsdb.path={where / 'data'}",
-                f"--web.listen-address=127.0.0.1:{port}",
-            ],
-            stdout=log,
-            stderr=log,
-        )
+    with running(program, where, jobs) as server:
+        yield server
+
+
+def ask(server: str, path: str) -> Any:
+    """The data of an answer; None where there is none."""
     try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.kill()
-        process.wait()
+        with urllib.request.urlopen(f"{server}/api/v1/{path}", timeout=5) as answer:
+            return json.load(answer)["data"]
+    except OSError:
+        return None
 
 
 def labels_of(server: str, role: str) -> list[dict[str, str]]:
     """The labels of all targets of a role before relabelling."""
-    try:
-        with urllib.request.urlopen(
-            f"{server}/api/v1/targets?state=active&scrapePool={role}", timeout=5
-        ) as answer:
-            data: Any = json.load(answer)["data"]
-    except OSError:
-        return []
+    data = ask(server, f"targets?state=active&scrapePool={role}") or {"activeTargets": []}
     return [
         target["discoveredLabels"]
         for target in data["activeTargets"]
@@ -129,3 +146,54 @@ def test_targets_come_and_go(prometheus: str, api: Api, ns: Namespace, real_node
     eventually(lambda: "passing" in names())
     api.delete(ns.path("pods", "passing"), gracePeriodSeconds=0)
     eventually(lambda: "passing" not in names())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(BUILD_PATIENCE + 120)
+def test_nodes_are_scraped_with_a_token(
+    program: Path, api: Api, ns: Namespace, sleeper: str, tmp_path: Path
+) -> None:
+    """Nodes are found and measured by a service account that may do nothing else, on TLS that is checked."""
+    rbac, name = "/apis/rbac.authorization.k8s.io/v1", ns.name
+    api.create(ns.path("serviceaccounts"), {"metadata": {"name": "prometheus"}})
+    rules = [
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]},
+        {"apiGroups": [""], "resources": ["nodes/metrics"], "verbs": ["get"]},
+    ]
+    api.create(f"{rbac}/clusterroles", {"metadata": {"name": name}, "rules": rules})
+    binding = {
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": "prometheus", "namespace": name}],
+    }
+    api.create(f"{rbac}/clusterrolebindings", binding)
+    made = api.create(ns.path("serviceaccounts", "prometheus", "token"), {"spec": {}})
+    (tmp_path / "token").write_text(made["status"]["token"])
+    root = api.get(ns.path("configmaps", "kube-root-ca.crt")).tree
+    (tmp_path / "ca.crt").write_text(root["data"]["ca.crt"])
+    shown = {
+        "authorization": {"credentials_file": str(tmp_path / "token")},
+        "tls_config": {"ca_file": str(tmp_path / "ca.crt")},
+    }
+    server = f"https://{api.address.hostname}:{api.address.port}"
+    jobs = [
+        {
+            "job_name": form,
+            "scheme": "https",
+            "metrics_path": f"/metrics/{form}",
+            "scrape_interval": "1s",
+            "kubernetes_sd_configs": [{"role": "node", "api_server": server, **shown}],
+            **shown,
+        }
+        for form in ("resource", "cadvisor")
+    ]
+    with running(program, tmp_path, jobs) as prometheus:
+
+        def jobs_that_measure(series: str) -> set[str]:
+            query = urlencode({"query": f'{series}{{pod="{sleeper}",namespace="{name}"}}'})
+            data = ask(prometheus, f"query?{query}") or {"result": []}
+            return {found["metric"]["job"] for found in data["result"]}
+
+        both = {"resource", "cadvisor"}
+        eventually(lambda: jobs_that_measure("container_cpu_usage_seconds_total") == both)
+        eventually(lambda: jobs_that_measure("container_memory_working_set_bytes") == both)

@@ -2,14 +2,20 @@
 
 A client shows a bearer token, which a TokenReview turns into a user, or a certificate that the
 cluster's authority of clients has signed.  A SubjectAccessReview then says whether that user may do
-`verb` on the path, by the cluster's own roles (`nonResourceURLs`).  Nobody is let in without both.
+what the request asks for, by the cluster's own roles.  Nobody is let in without both.
+
+Who asks every few seconds, as monitoring does, is not looked up each time: answers are kept for a
+moment, those that let somebody in a little longer than those that do not.  Tokens are kept as their
+digests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -21,6 +27,12 @@ from hekla.kube.http.message import Request
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 AUTHENTICATED = "system:authenticated"
+ADMITTED_SECONDS, REFUSED_SECONDS = 10.0, 2.0
+"""For which an answer of the API server is believed."""
+MOST_KEPT = 1000
+"""Answers; a client that makes up tokens fills no memory."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,38 +53,94 @@ class Refused(Exception):
         self.code = code
 
 
+class Access(NamedTuple):
+    """What somebody wants to do: `verb` on a path, or on a resource of the core group."""
+
+    verb: str
+    path: str = ""
+    resource: str = ""
+    subresource: str = ""
+    name: str = ""
+
+    def attributes(self) -> dict[str, Any]:
+        """As a SubjectAccessReview has it."""
+        if self.path:
+            return {"nonResourceAttributes": {"path": self.path, "verb": self.verb}}
+        named = {"resource": self.resource, "subresource": self.subresource, "name": self.name}
+        return {"resourceAttributes": {"verb": self.verb, "version": "v1", **named}}
+
+
+class Kept(Generic[T]):
+    """Answers that are believed for a moment."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._answers: dict[Hashable, tuple[float, T]] = {}
+
+    def get(self, key: Hashable) -> T | None:
+        until, answer = self._answers.get(key, (0.0, None))
+        return answer if self._clock() < until else None
+
+    def put(self, key: Hashable, answer: T, seconds: float) -> None:
+        now = self._clock()
+        if len(self._answers) >= MOST_KEPT:
+            self._answers = {key: kept for key, kept in self._answers.items() if kept[0] > now}
+        if len(self._answers) >= MOST_KEPT:
+            self._answers.clear()
+        self._answers[key] = now + seconds, answer
+
+
+class Verdict(NamedTuple):
+    """Whether a user may, and why or why not."""
+
+    allowed: bool
+    reason: str
+
+
 class Delegation:
     """Asks the API server about requests."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, clock: Callable[[], float] = time.monotonic) -> None:
         self.client = client
+        self._users: Kept[User | Literal[False]] = Kept(clock)
+        self._verdicts: Kept[Verdict] = Kept(clock)
 
     async def admit(self, request: Request, verb: str) -> User:
         """The user of a request who may do `verb` on its path.  Raises Refused."""
-        try:
-            user = await self._user(request)
-            if user is None:
-                raise Refused(
-                    401,
-                    "Unauthorized: show a bearer token, or a client certificate that the cluster's "
-                    "authority of clients has signed",
-                )
-            allowed, reason = await self._allowed(user, verb, request.path)
-        except (ApiError, TransportError) as error:
-            raise Refused(503, f"the API server could not say who asks and may: {error}") from error
-        if not allowed:
+        user = await self.user(request)
+        verdict = await self.verdict(user, Access(verb, request.path))
+        if not verdict.allowed:
             words = f'User "{user.name}" cannot {verb} path "{request.path}"'
-            raise Refused(403, f"{words}: {reason}" if reason else words)
+            raise Refused(403, f"{words}: {verdict.reason}" if verdict.reason else words)
         return user
 
-    async def _user(self, request: Request) -> User | None:
+    async def user(self, request: Request) -> User:
+        """Who asks.  Raises Refused."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and token.strip():
-            return await self._user_of_token(token.strip())
         peer = request.peer
-        if peer.common_name:
+        if scheme.lower() != "bearer" or not token.strip():
+            if not peer.common_name:
+                raise unknown()
             return User(peer.common_name, (*peer.organizations, AUTHENTICATED))
-        return None
+        key = hashlib.sha256(token.strip().encode("utf-8", "replace")).digest()
+        found = self._users.get(key)
+        if found is None:
+            found = await self._user_of_token(token.strip()) or False
+            self._users.put(key, found, ADMITTED_SECONDS if found else REFUSED_SECONDS)
+        if not found:
+            raise unknown()
+        return found
+
+    async def verdict(self, user: User, access: Access) -> Verdict:
+        """Whether a user may.  Raises Refused where nobody can say."""
+        extra = tuple((name, tuple(values)) for name, values in sorted(user.extra.items()))
+        key = (user.name, tuple(user.groups), user.uid, extra, access)
+        found = self._verdicts.get(key)
+        if found is None:
+            found = await self._verdict(user, access)
+            seconds = ADMITTED_SECONDS if found.allowed else REFUSED_SECONDS
+            self._verdicts.put(key, found, seconds)
+        return found
 
     async def _user_of_token(self, token: str) -> User | None:
         review = {
@@ -91,7 +159,7 @@ class Delegation:
             user.get("extra") or {},
         )
 
-    async def _allowed(self, user: User, verb: str, path: str) -> tuple[bool, str]:
+    async def _verdict(self, user: User, access: Access) -> Verdict:
         review = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SubjectAccessReview",
@@ -100,14 +168,25 @@ class Delegation:
                 "groups": list(user.groups),
                 "uid": user.uid,
                 "extra": {name: list(values) for name, values in user.extra.items()},
-                "nonResourceAttributes": {"path": path, "verb": verb},
+                **access.attributes(),
             },
         }
         status = await self._review(ACCESS_REVIEWS, review)
         allowed = bool(status.get("allowed")) and not status.get("denied")
-        return allowed, str(status.get("reason") or "")
+        return Verdict(allowed, str(status.get("reason") or ""))
 
     async def _review(self, path: str, review: dict[str, Any]) -> dict[str, Any]:
-        answer = await self.client.request("POST", path, body=msgspec.json.encode(review))
+        try:
+            answer = await self.client.request("POST", path, body=msgspec.json.encode(review))
+        except (ApiError, TransportError) as error:
+            raise Refused(503, f"the API server could not say who asks and may: {error}") from error
         status: dict[str, Any] = msgspec.json.decode(answer.body).get("status") or {}
         return status
+
+
+def unknown() -> Refused:
+    return Refused(
+        401,
+        "Unauthorized: show a bearer token, or a client certificate that the cluster's "
+        "authority of clients has signed",
+    )

@@ -13,6 +13,7 @@ from hekla.api.kubernetes import core
 from hekla.api.text import quantity
 from hekla.kube import daemon as daemons
 from hekla.kube import notify
+from hekla.kube.connection.delegation import Delegation
 from hekla.kube.connection.tls import TlsError
 from hekla.kube.daemon import Daemon, DaemonError, connection_flags
 from hekla.kube.errors import ApiError
@@ -20,6 +21,7 @@ from hekla.kube.events import Recorder
 from hekla.kube.flags import TEXT, TEXTS, WHOLE, YES_NO, Flag, between
 from hekla.kube.http.client import TransportError
 from hekla.kube.http.server import serve
+from hekla.local.kubelet.callers import Callers
 from hekla.local.kubelet.endpoint import Endpoint, self_signed, server_tls
 from hekla.local.kubelet.kubelet import Agent
 from hekla.local.kubelet.nodes import machine
@@ -72,7 +74,7 @@ FLAGS = (
     Flag("port", WHOLE, 0, "port of the first node's endpoint on 127.0.0.1, the others follow; 0 for any free", check=between(0, 65535)),
     Flag("tls-cert-file", TEXT, "", "certificate of the node's endpoint (default: one of its own making)"),
     Flag("tls-private-key-file", TEXT, "", "key of that certificate"),
-    Flag("client-ca-file", TEXT, "", "authority of those who may ask the node's endpoint"),
+    Flag("client-ca-file", TEXT, "", "authority of certificates of those who ask the node's endpoint; tokens are reviewed then, too"),
     Flag("fake-nodes", WHOLE, 0, "how many nodes to make up, whose pods only pretend to run", check=between(0, 100_000)),
     Flag("fake-node-name", TEXT, FAKE_NAME, "name of fake nodes; -0, -1 ... follow"),
     Flag("fake-node-cpu", TEXT, "32", "cpu of each fake node", check=quantity_problem),
@@ -155,8 +157,9 @@ async def run(daemon: Daemon) -> None:
     try:
         if options.nodes:
             agent = await make_agent(daemon, root, images, recorder)
+            delegation = Delegation(daemon.client)
             for number, name in enumerate(chosen):
-                servers.append(await listen(daemon, agent, root, name, number))
+                servers.append(await listen(daemon, agent, delegation, root, name, number))
             ports = [server.port for server in servers]
             add_nodes(daemon, agent, recorder, ports, images, chosen)
             await agent.start()
@@ -209,7 +212,9 @@ async def make_agent(daemon: Daemon, root: Path, images: Images, recorder: Recor
     return agent
 
 
-async def listen(daemon: Daemon, agent: Agent, root: Path, node: str, number: int) -> Any:
+async def listen(
+    daemon: Daemon, agent: Agent, delegation: Delegation, root: Path, node: str, number: int
+) -> Any:
     """Opens the endpoint of a node, the `number`th of this machine.  Raises DaemonError."""
     options = daemon.options
     endpoint = Endpoint(
@@ -218,6 +223,7 @@ async def listen(daemon: Daemon, agent: Agent, root: Path, node: str, number: in
         partial(agent.find, node),
         partial(agent.pods_of, node),
         partial(agent.usage.snapshot, node),
+        Callers(delegation, node) if options.client_ca_file else None,
     )
     port = options.port + number if options.port else 0
     certificate, key = options.tls_cert_file, options.tls_private_key_file

@@ -14,13 +14,15 @@ import msgspec
 from hekla.api.kubernetes import core
 from hekla.api.text.times import microseconds
 from hekla.kube.connection.tls import load_files
+from hekla.kube.http.message import Answer
 from hekla.kube.http.server import Request, Response, Stream, Upgrade
+from hekla.local.kubelet.callers import Callers, is_api_server
 from hekla.local.kubelet.records import PodDirectory, Slot
 from hekla.local.kubelet.runtime.interleaved_logs import read
 from hekla.local.kubelet.runtime.launching import SPLIT_LOG_STREAMS
 from hekla.local.kubelet.runtime.logs import Clock, Options
 from hekla.local.kubelet.streaming import console
-from hekla.local.kubelet.streaming.streaming import Refused, Streaming, check_caller
+from hekla.local.kubelet.streaming.streaming import Streaming
 from hekla.local.kubelet.usage.exposition import cadvisor, resource
 from hekla.local.kubelet.usage.snapshot import Snapshot
 from hekla.local.kubelet.usage.summary import summary
@@ -30,6 +32,7 @@ EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
 USAGE = (["stats", "summary"], ["metrics", "resource"], ["metrics", "cadvisor"])
 STREAMS = {"exec": 4, "attach": 4, "portForward": 3}
 """Requests that become a connection of their own, with the number of segments of their path."""
+NO_AUTHORITY = "this node's endpoint runs commands only for those whom it knows; start the agent with --client-ca-file"
 ONE_LOG = f'both streams of this container share one log: ask for stream=All, or annotate the pod with {SPLIT_LOG_STREAMS}: "true"'
 
 
@@ -38,7 +41,8 @@ def text(status: int, message: str) -> Response:
 
 
 class Endpoint:
-    """The node's own small HTTP service."""
+    """The node's own small HTTP service.  Without `callers` it cannot know who asks: then everyone
+    is told what the node knows, and nobody runs a command."""
 
     def __init__(
         self,
@@ -47,21 +51,32 @@ class Endpoint:
         find: Callable[[str, str], core.Pod | None],
         pods: Callable[[], list[core.Pod]],
         usage: Callable[[], Awaitable[Snapshot]],
+        callers: Callers | None,
     ) -> None:
         self._root = root
         self._clock = clock
         self._find = find
         self._pods = pods
         self._usage = usage
+        self._callers = callers
         self.streaming = Streaming(root, clock)
 
-    def __call__(self, request: Request) -> Response | Stream | Upgrade | Awaitable[Response]:
+    def __call__(self, request: Request) -> Answer | Awaitable[Answer]:
         parts = request.path.strip("/").split("/")
-        if parts != ["healthz"] and request.peer.common_name:
-            try:
-                check_caller(request.peer)
-            except Refused as refused:
-                return refused.response()
+        if self._callers is None or parts == ["healthz"] or is_api_server(request.peer):
+            return self.answer(parts, request)
+        return self.admit(self._callers, parts, request)
+
+    async def admit(self, callers: Callers, parts: list[str], request: Request) -> Answer:
+        """The answer to one whom the API server knows and lets."""
+        refusal = await callers.refusal(request)
+        if refusal is not None:
+            return refusal
+        found = self.answer(parts, request)
+        return await found if isinstance(found, Awaitable) else found
+
+    def answer(self, parts: list[str], request: Request) -> Answer | Awaitable[Answer]:
+        """The answer to one who may ask."""
         if request.method in ("GET", "POST") and len(parts) == STREAMS.get(parts[0]):
             return self.stream(parts, request)
         if request.method != "GET":
@@ -77,7 +92,7 @@ class Endpoint:
             return self.usage(parts[1], request)
         return text(404, "404 page not found")
 
-    async def usage(self, form: str, request: Request) -> Response:
+    async def usage(self, form: str, request: Request) -> Answer:
         """What the node and its pods use, in one of a kubelet's three forms."""
         found = await self._usage()
         if form == "summary":
@@ -87,6 +102,8 @@ class Endpoint:
 
     def stream(self, parts: list[str], request: Request) -> Response | Upgrade:
         """exec, attach and port-forward."""
+        if self._callers is None and not is_api_server(request.peer):
+            return text(401, NO_AUTHORITY)
         pod = self._find(parts[1], parts[2])
         if pod is None:
             return text(404, f'pod "{parts[2]}" not found on this node')
@@ -179,13 +196,14 @@ def options_of(request: Request) -> Options:
 
 
 def server_tls(certificate: str, key: str, authority: str) -> ssl.SSLContext | None:
-    """HTTPS when there is a certificate; with an authority, for its clients only.  Raises TlsError."""
+    """HTTPS when there is a certificate; with an authority, clients may show certificates that it has
+    signed.  Raises TlsError."""
     if not certificate:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     load_files(context, certificate, key, authority)
     if authority:
-        context.verify_mode = ssl.CERT_REQUIRED
+        context.verify_mode = ssl.CERT_OPTIONAL
     return context
 
 
