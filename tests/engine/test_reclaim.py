@@ -161,3 +161,20 @@ def test_a_node_with_room_takes_the_claimer_without_an_eviction() -> None:
     here.run()
     assert evicted(here) == []
     assert pipelined(here) == {"preemptor-task-0": "n1"}
+
+
+@pytest.mark.parametrize("heard", [(0, 1, 2, 3), (2, 3, 1, 0)])
+def test_who_leaves_does_not_hang_on_who_was_seen_to_run_first(heard: tuple[int, ...]) -> None:
+    here = world()
+    here.queue("q1")
+    here.queue("q2")
+    here.nodes("n1", cpu=4)
+    here.job("holder", pods=0, min_available=0, queue="q1")
+    for number in range(4):
+        here.pod(f"holder-task-{number}", job="holder", node="n1", cpu=1)
+    trees = {number: here.pods[f"default/holder-task-{number}"] for number in range(4)}
+    for number in heard:
+        here.state.upsert_pod(trees[number])
+    here.job("preemptor", cpu=1, queue="q2")
+    here.run()
+    assert evicted(here) == ["holder-task-0"]

@@ -23,7 +23,7 @@ from hekla.engine.actions.bundles import (
     sufficient,
 )
 from hekla.engine.actions.evicting import commit, stands_back
-from hekla.engine.actions.victim_search import unresolvable
+from hekla.engine.actions.victim_search import by_age, unresolvable
 from hekla.engine.explain.no_victims import Search
 from hekla.engine.framework.heap import LiveHeap
 from hekla.engine.framework.statement import Statement
@@ -208,7 +208,7 @@ class GangPreempt:
     ) -> list[Bundle]:
         by_job: dict[str, list[Task]] = {}
         for row in np.flatnonzero(mask).tolist():
-            for one in session.state.nodes.tasks[row].values():
+            for one in sorted(session.state.nodes.tasks[row].values(), key=by_age):
                 other = one.job
                 if session.in_session(other) and self._may_go(session, job, one, other):
                     by_job.setdefault(other.key, []).append(one)
