@@ -29,6 +29,7 @@ from benchmarks import (
 from benchmarks.figure import Aim, Figure
 from benchmarks.kube_apiserver import day, jobs, pods, reference, start
 from benchmarks.scoreboard import board
+from benchmarks.usage import pipeline, top
 
 MODULES = (
     "benchmarks.engine",
@@ -54,6 +55,8 @@ MODULES = (
     "benchmarks.kube_apiserver.jobs",
     "benchmarks.kube_apiserver.pods",
     "benchmarks.kube_apiserver.start",
+    "benchmarks.usage.pipeline",
+    "benchmarks.usage.top",
     "benchmarks.scoreboard.gavel",
     "benchmarks.scoreboard.kai",
     "benchmarks.scoreboard.kubescheduler",
@@ -90,6 +93,8 @@ def aims() -> list[Aim]:
         + jobs.AIMS
         + pods.AIMS
         + start.AIMS
+        + pipeline.AIMS
+        + top.AIMS
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from hekla.local.metrics_server.collector import Answers
 from hekla.local.metrics_server.points import Measured, Point, Scrape, Usage, between, pods_of, read
 
 TEXT = """\
@@ -62,3 +63,47 @@ def test_a_pod_waits_for_all_its_containers() -> None:
         containers={("a", "p", "x"): new, ("a", "p", "z"): Point(110, 1, 1), ("a", "q", "x"): new}
     )
     assert list(pods_of(before, now)) == [("a", "q")]
+
+
+BURNER = ("a", "p", "x")
+
+
+def taken(*cpu: float, every: float = 5.0, began: float = 50.0) -> Answers:
+    """Answers with one container, which had used so many seconds at each of them."""
+    answers = Answers()
+    for number, spent in enumerate(cpu):
+        at = 100 + number * every
+        container = Point(at, spent, 10, began)
+        answers.take(Scrape(Point(at, spent, 10), {BURNER: container}))
+    return answers
+
+
+def of_burner(answers: Answers) -> Measured | None:
+    return between(answers.before.containers.get(BURNER), answers.now.containers[BURNER])
+
+
+def test_usage_is_the_mean_of_fifteen_seconds() -> None:
+    assert of_burner(taken(0, 0, 0, 0, 0, 5, 10)) == Measured(130, 15, Usage(10 / 15, 10))
+
+
+def test_what_begins_is_seen_at_the_next_answer() -> None:
+    assert of_burner(taken(0, 0, 0, 0, 5)) == Measured(120, 15, Usage(5 / 15, 10))
+    assert of_burner(taken(0, 4, began=99)) == Measured(105, 5, Usage(0.8, 10))
+
+
+def test_answers_that_come_rarely_are_compared_with_the_last() -> None:
+    assert of_burner(taken(0, 0, 30, every=30)) == Measured(160, 30, Usage(1.0, 10))
+
+
+def test_a_container_that_started_again_is_not_compared_with_the_one_before() -> None:
+    answers = taken(50, 60, 70)
+    answers.take(Scrape(Point(115, 1, 10), {BURNER: Point(115, 1, 10, 112)}))
+    assert of_burner(answers) is None
+    answers.take(Scrape(Point(120, 1, 10), {BURNER: Point(120, 3, 10, 112)}))
+    assert of_burner(answers) == Measured(120, 5, Usage(0.4, 10))
+
+
+def test_an_answer_that_is_no_newer_is_not_taken() -> None:
+    answers = taken(0, 5)
+    answers.take(Scrape(Point(105, 9, 10), {}))
+    assert of_burner(answers) == Measured(105, 5, Usage(1.0, 10))

@@ -1,7 +1,10 @@
-"""Asks every node what it uses, each interval, and keeps the last two answers of each.
+"""Asks every node what it uses, each interval, and keeps its answers of the last fifteen seconds.
+
+What works is seen at the next answer but one, and is told as the mean of those seconds, so that
+readers who ask rarely (an autoscaler) do not take a moment for the whole.
 
 Real nodes are asked through the API server, as `kubectl get --raw` would; a node that does not answer
-keeps its last numbers for as long as they are not older than three intervals.  Pods on fake nodes use
+keeps its last numbers for as long as they are not older than three windows.  Pods on fake nodes use
 what their annotations say.
 """
 
@@ -10,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from urllib.parse import quote
@@ -30,30 +34,53 @@ PATIENCE = 10.0
 """Seconds for one answer."""
 FIRST = 3.0
 """Seconds between the first two questions."""
+WINDOW = 15.0
+"""Seconds that usage is averaged over, where answers come more often."""
+SLACK = 1.0
+"""By which an answer may be older, since none comes at an exact moment."""
 STALE = 3
-"""Intervals after which a node's last answer says nothing any more."""
+"""Windows after which a node's last answer says nothing any more."""
 FAKE_CPU, FAKE_MEMORY = "1m", "1Mi"
 """What each container on a fake node uses that says nothing, as with KWOK."""
 
 
 @dataclass(slots=True)
 class Answers:
-    """The last two answers of a node."""
+    """The answers of a node within the window, and the last one before."""
 
-    before: Scrape = field(default_factory=Scrape)
+    earlier: deque[Scrape] = field(default_factory=deque)
     now: Scrape = field(default_factory=Scrape)
     failing: str = ""
 
     def take(self, scrape: Scrape) -> None:
-        if scrape.node is None or (
-            self.now.node is not None and scrape.node.at <= self.now.node.at
-        ):
+        if scrape.node is None or scrape.node.at <= self.at:
             return
-        self.before, self.now = self.now, scrape
+        if self.now.node is not None:
+            self.earlier.append(self.now)
+        self.now = scrape
+        oldest = scrape.node.at - WINDOW - SLACK
+        while len(self.earlier) > 1 and moment(self.earlier[0]) < oldest:
+            self.earlier.popleft()
 
     @property
     def at(self) -> float:
-        return self.now.node.at if self.now.node is not None else 0.0
+        return moment(self.now)
+
+    @property
+    def before(self) -> Scrape:
+        """The first that is known, in the window, of the node and of each container as it runs now."""
+        first = Scrape(self.earlier[0].node if self.earlier else None)
+        for key, now in self.now.containers.items():
+            for scrape in self.earlier:
+                point = scrape.containers.get(key)
+                if point is not None and point.at >= now.started and point.cpu <= now.cpu:
+                    first.containers[key] = point
+                    break
+        return first
+
+
+def moment(scrape: Scrape) -> float:
+    return scrape.node.at if scrape.node is not None else 0.0
 
 
 class Collector:
@@ -123,7 +150,7 @@ class Collector:
             if node.fake:
                 usages = fake.get(name, [])
                 total = Usage(sum(one.cpu for one in usages), sum(one.memory for one in usages))
-                yield node, Measured(self._clock(), self._interval, total)
+                yield node, Measured(self._clock(), WINDOW, total)
                 continue
             answers = self._fresh(name)
             if answers is not None and answers.now.node is not None:
@@ -145,7 +172,7 @@ class Collector:
 
     def _fresh(self, name: str) -> Answers | None:
         answers = self._answers.get(name)
-        if answers is None or self._clock() - answers.at > STALE * self._interval:
+        if answers is None or self._clock() - answers.at > STALE * max(self._interval, WINDOW):
             return None
         return answers
 
@@ -158,7 +185,7 @@ class Collector:
             if pod.spec.node_name in fake and pod.status.phase == "Running":
                 marks = pod.metadata.annotations
                 usage = Usage(_amount(marks.cpu, FAKE_CPU), _amount(marks.memory, FAKE_MEMORY))
-                window = min(self._interval, max(now - instant(pod.status.start_time), 0.0))
+                window = min(WINDOW, max(now - instant(pod.status.start_time), 0.0))
                 measured = Measured(now, window, usage)
                 yield pod, {one.name: measured for one in pod.spec.containers}
 
