@@ -17,6 +17,8 @@ from hekla.api.kubernetes.apps import DEPLOYMENT
 from hekla.api.kubernetes.coordination import LEASE
 from hekla.kube.cache import Cache
 from hekla.kube.errors import NotFound
+from hekla.local.kubelet.nodes import fake_nodes
+from hekla.local.kubelet.nodes.fake_nodes import MOST_RENEWALS, FakeNodes
 from hekla.local.kubelet.nodes.fake_objects import POD as FAKE_POD
 from hekla.local.kubelet.nodes.fake_objects import FakePod
 from hekla.local.kubelet.nodes.fake_pods import FEW, SENDERS, FakePods
@@ -153,6 +155,25 @@ async def test_what_the_server_removes_without_waiting_is_not_deleted_again() ->
             await asyncio.sleep(0)
     assert deleted == ["asked"]
     await fakes.close()
+
+
+async def test_leases_that_are_late_are_renewed_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fake_nodes, "RENEW_EVERY", 1e-3)
+    asked: list[str] = []
+
+    async def patch(kind: object, name: str, *_: object) -> None:
+        asked.append(name)
+        await asyncio.Event().wait()  # a server that does not answer yet
+
+    client: Any = SimpleNamespace(patch=patch)
+    fakes = FakeNodes(client, fake_nodes.Size(0))
+    fakes._managed |= {f"n{number}": "uid" for number in range(1000)}
+    renewing = asyncio.create_task(fakes._renew_for_ever())
+    async with asyncio.timeout(PATIENCE):
+        while len(asked) < MOST_RENEWALS:
+            await asyncio.sleep(0)
+    assert len(set(asked)) == MOST_RENEWALS
+    renewing.cancel()
 
 
 async def fake(live: Cluster, name: str, *command: str, **more: Any) -> None:
