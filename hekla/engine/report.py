@@ -229,14 +229,20 @@ def report_queues(session: Session) -> None:
     report_unanswered(session)
     if not queues:
         return
-    own = {name: queue.allocated for name, queue in queues.items()}
     claims = devicequota.held_by_queue(session.state)
     if ROOT in queues:
         own = _with_descendants(queues)
         claims = _claims_with_descendants(queues, claims)
+    else:
+        own = {
+            name: queue.allocated
+            for name, queue in queues.items()
+            if queue.reported != queue.version or claims or queue.claimed
+        }
     for name, allocated in own.items():
         queue = queues[name]
         written = _written(queue, present(allocated))
+        queue.reported, queue.claimed = queue.version, name in claims
         if name in claims:
             written = written | devicequota.written(devicequota.total(claims[name]))
         if _same(written, queue.status_sent):

@@ -164,6 +164,8 @@ class Unanswered:
         self.classes: BoundedCache[PodClass, bool] = BoundedCache(MOST_CLASSES)
         """Whether pods of a class may ask for something in vain, their labels apart."""
         self.labels = frozenset(field.name for field in self.of_pods)
+        self.told: dict[str, Queue] = {}
+        """Queues as they were told last; one that changes comes as another object."""
 
     def of_job(self, job: Job) -> str:
         """As a sentence, what the job and its pods ask for in vain; worked out again only once they
@@ -252,7 +254,9 @@ def report_unanswered(session: Session) -> None:
     unanswered = session.hooks.part(Unanswered)
     if unanswered.of_queues:
         for name, queue in session.state.queues.items():
-            session.warn_once("Queue", name, IGNORED, unanswered.of_queue(queue))
+            if unanswered.told.get(name) is not queue:
+                session.warn_once("Queue", name, IGNORED, unanswered.of_queue(queue))
+                unanswered.told[name] = queue
     if unanswered.budgets:
         text = f"The scheduler ignores it when it evicts for {', '.join(EVICTING)}: its policy has no plugin pdb."
         for key in session.state.others.get("PodDisruptionBudget", {}):

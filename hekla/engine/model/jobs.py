@@ -159,7 +159,7 @@ class JobTable:
         old = self.queues.get(fresh.name)
         if old is not None:
             fresh.allocated, fresh.request, fresh.inqueue = old.allocated, old.request, old.inqueue
-            fresh.elastic, fresh.jobs = old.elastic, old.jobs
+            fresh.elastic, fresh.jobs, fresh.version = old.elastic, old.jobs, old.version
         self.queues[fresh.name] = fresh
         if old is None:
             self.mark_queue_changed(fresh.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from fractions import Fraction
 from typing import Any
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from hekla.engine.model.queues.queues import Queue
 from hekla.engine.model.resources import EPSILON
 from hekla.engine.plugins.fairness.fairtree import FairTree
-from hekla.engine.plugins.fairness.proportion import Account, real_capability, share_out
+from hekla.engine.plugins.fairness.proportion import Account, Accounts, real_capability, share_out
 from hekla.engine.world import World, policy
 from tests.engine.fairness import models
 from tests.engine.fairness.models import Demand, Leaf, Spec, exact
@@ -213,3 +214,39 @@ def test_the_tree_of_ceilings(seed: int) -> None:
             mine, most = branch.real_capability.get(dim, 0.0), ceiling[dim]
             assert mine > 1e15 if most is None else mine == most, (seed, name, dim, mine, most)
             assert branch.deserved.get(dim, 0.0) == deserved_of[dim], (seed, name, dim)
+
+
+@settings(max_examples=200, deadline=None)
+@given(seed=SEEDS, length=st.integers(1, 12))
+def test_accounts_that_are_kept_say_what_new_ones_would(seed: int, length: int) -> None:
+    draw = random.Random(seed)
+    total = {name: float(draw.randint(1, 60) * UNIT[name]) for name in DIMS}
+    queues = {
+        f"q{number}": Queue(f"q{number}", weight=draw.choice([0, 1, 1, 2, 3]))
+        for number in range(5)
+    }
+    kept = Accounts()
+    for _ in range(length):
+        for name in draw.sample(sorted(queues), draw.choice([0, 1, 1, 2])):
+            queue = queues[name]
+            if draw.random() < 0.2:  # It comes as another object with the sums that it had.
+                queue = queues[name] = copy.copy(queue)
+                queue.capability = drawn(draw, 40, 0.3) if draw.random() < 0.5 else {}
+                queue.guarantee = drawn(draw, 5, 0.3) if draw.random() < 0.5 else {}
+                continue
+            queue.jobs = draw.choice([0, 1, 1, 1])
+            queue.request = draw.choice([queue.request, drawn(draw, 30)])
+            queue.allocated = drawn(draw, 10)
+            queue.version += 1
+        if draw.random() < 0.1:
+            total = {**total, "cpu": float(draw.randint(1, 60) * 100)}
+        mine, anew = kept.renew(queues, total), Accounts().renew(queues, total)
+        assert list(mine) == list(anew)
+        for account, other in zip(mine.values(), anew.values()):
+            shares = account.share(), other.share()
+            assert shares[0] == shares[1] and account.overused() == other.overused()
+            for name in ("request", "allocated", "deserved", "real_capability", "guarantee"):
+                assert getattr(account, name) == getattr(other, name), name
+            if draw.random() < 0.2:  # A cycle places something and takes it back, or does not.
+                account.known_share, account.touched = None, True
+                account.allocated["cpu"] += 100.0

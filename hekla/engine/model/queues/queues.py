@@ -53,7 +53,13 @@ class Queue:
     elastic: Amounts = field(default_factory=empty)
     jobs: int = 0
     """How many session jobs it owns."""
+    version: int = 0
+    """Counts up with each change of these sums."""
     status_sent: dict[str, str] | None = None
+    reported: int = -1
+    """The version of its sums of which its status speaks."""
+    claimed: bool = False
+    """Whether that spoke of devices, too, which are counted apart."""
     written: tuple[Amounts, dict[str, str]] | None = None
     """What it held when that was last written as the API has it, and the text."""
 

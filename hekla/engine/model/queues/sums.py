@@ -105,6 +105,7 @@ class Sums:
         queue = self.queues.get(name)
         if queue is None:
             return
+        queue.version += 1
         queue.jobs += times * ((new is not None) - (old is not None))
         old, new = old or _NO_PART, new or _NO_PART
         _exchange(queue.request, old.request, new.request, times)

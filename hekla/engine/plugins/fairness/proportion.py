@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import is_
 from typing import TYPE_CHECKING
 
 from hekla.engine.explain.explanation import shortages
@@ -42,7 +43,6 @@ from hekla.engine.model.resources import (
     less_equal,
     maximum,
     minimum_present,
-    minimum_zero,
     plus,
     present,
     subtract,
@@ -52,6 +52,10 @@ from hekla.engine.plugins.fairness.queuegauges import NOTHING, QueueGauges
 
 if TYPE_CHECKING:
     from hekla.engine.framework.view import CycleView
+
+
+_NOTHING_YET = empty()
+"""What all deserve before anything is shared out."""
 
 
 @dataclass(slots=True)
@@ -66,9 +70,18 @@ class Account:
     inqueue: Amounts
     elastic: Amounts
     allocated: Amounts
-    deserved: Amounts = field(default_factory=empty)
+    deserved: Amounts = field(default_factory=lambda: _NOTHING_YET)
+    """Replaced when it changes, never changed."""
+    version: int = 0
+    """Of its queue's sums, of which it was opened."""
+    touched: bool = False
+    """Whether a cycle has changed it since."""
     known_share: float | None = None
     """The share, until what it is made of changes."""
+    first_given: tuple[Amounts, float, Amounts, bool] | None = None
+    """What it was given last while it had nothing: of what, which part, and what came of it."""
+    snapped: tuple[Amounts, Amounts] | None = None
+    """What it was given in the end, and what it deserves by that."""
     ahead: str = ""
     """A resource of which it had less than it deserves when that was last asked; mostly it still
     has."""
@@ -80,6 +93,29 @@ class Account:
             return False
         self.ahead = above(self.deserved, self.allocated)
         return not self.ahead
+
+    def given(self, remaining: Amounts, part: float) -> tuple[Amounts, bool]:
+        """What it has with its part of what remains, within what it can use; and whether that is all
+        it will get."""
+        if self.deserved is not _NOTHING_YET:
+            return self._given(remaining, part)
+        known = self.first_given
+        if known is None or known[1] != part or known[0] != remaining:
+            known = self.first_given = remaining, part, *self._given(remaining, part)
+        return known[2], known[3]
+
+    def _given(self, remaining: Amounts, part: float) -> tuple[Amounts, bool]:
+        previous, most, request = self.deserved, self.real_capability, self.request
+        deserved = plus(previous, remaining, part)
+        for name, value in deserved.items():
+            deserved[name] = min(value, most.get(name, value), request.get(name, 0.0))
+        deserved = maximum(deserved, self.guarantee)
+        return deserved, less_equal(request, deserved) or deserved == previous
+
+    def take_over(self, before: Account) -> None:
+        """What it deserves is what it deserved: it asks for the same."""
+        self.deserved = before.deserved
+        self.first_given, self.snapped = before.first_given, before.snapped
 
     def share(self) -> float:
         if self.known_share is None:
@@ -103,43 +139,93 @@ def real_capability(queue: Queue, total: Amounts, guaranteed: Amounts) -> Amount
     return real
 
 
-def open_accounts(session: CycleView) -> dict[str, Account]:
-    """One account for each queue that has jobs."""
-    queues = session.state.queues
-    guaranteed = empty()
-    for queue in queues.values():
-        add(guaranteed, queue.guarantee)
-    return {
-        queue.name: Account(
+class Accounts:
+    """The accounts of all queues that have jobs, kept from cycle to cycle: one is opened anew when
+    the sums of its queue have changed, and what the queues deserve is worked out again when one of
+    them asks for something else."""
+
+    def __init__(self) -> None:
+        self.open: dict[str, Account] = {}
+        self.queues: list[Queue] = []
+        self.total: Amounts = {}
+        self.ceilings: dict[str, Amounts] = {}
+        """Real capabilities, which follow the queues' objects and the cluster's size alone."""
+
+    def renew(self, queues: Mapping[str, Queue], total: Amounts) -> dict[str, Account]:
+        """One account for each queue that has jobs, as it is now.  They are the caller's until the
+        next call."""
+        known = self.open
+        listed = list(queues.values())
+        if total != self.total or not _identical(listed, self.queues):
+            known = {}
+            self._measure(listed, total)
+        fresh: dict[str, Account] = {}
+        moved = False
+        for queue in listed:
+            if not queue.jobs:
+                continue
+            name = queue.name
+            account = before = known.get(name)
+            if account is None or account.touched or account.version != queue.version:
+                account = self._account(queue)
+                if before is not None and before.request == account.request:
+                    account.take_over(before)
+                else:
+                    moved = True
+            fresh[name] = account
+        if moved or len(fresh) != len(known):
+            for account in fresh.values():
+                account.deserved = _NOTHING_YET
+            share_out(list(fresh.values()), self.total)
+        self.open = fresh
+        return fresh
+
+    def _measure(self, queues: list[Queue], total: Amounts) -> None:
+        guaranteed = empty()
+        for queue in queues:
+            add(guaranteed, queue.guarantee)
+        self.queues, self.total = queues, dict(total)
+        self.ceilings = {queue.name: real_capability(queue, total, guaranteed) for queue in queues}
+
+    def _account(self, queue: Queue) -> Account:
+        return Account(
             queue=queue,
             weight=queue.weight,
             guarantee=dict(queue.guarantee),
-            real_capability=real_capability(queue, session.total, guaranteed),
+            real_capability=self.ceilings[queue.name],
             request=present(queue.request),
             inqueue=dict(queue.inqueue),
             elastic=dict(queue.elastic),
             allocated=present(queue.allocated),
+            version=queue.version,
         )
-        for queue in queues.values()
-        if queue.jobs
-    }
+
+
+def _identical(some: list[Queue], others: list[Queue]) -> bool:
+    return len(some) == len(others) and all(map(is_, some, others))
 
 
 def share_out(accounts: list[Account], total: Amounts) -> None:
     """Give every queue what it deserves, round by round.  Reference: plugins-fairness 5.2."""
     _share_out(accounts, total)
     for account in accounts:
-        for most in (account.request, account.real_capability):
-            _snap(account.deserved, most)
+        shared = account.deserved
+        if account.snapped is None or account.snapped[0] is not shared:
+            most = _snap(_snap(shared, account.request), account.real_capability)
+            account.snapped = shared, most
+        account.deserved = account.snapped[1]
         account.known_share = None
 
 
-def _snap(deserved: Amounts, most: Amounts) -> None:
+def _snap(deserved: Amounts, most: Amounts) -> Amounts:
     """What is short of the most that a queue can use by less than the tolerance is all of it: pods
     are measured against it strictly."""
-    for name, value in deserved.items():
-        if name != PODS and 0 < most.get(name, 0.0) - value < EPSILON:
-            deserved[name] = most[name]
+    short = [
+        name
+        for name, value in deserved.items()
+        if name != PODS and 0 < most.get(name, 0.0) - value < EPSILON
+    ]
+    return {**deserved, **{name: most[name] for name in short}} if short else deserved
 
 
 def _share_out(accounts: list[Account], total: Amounts) -> None:
@@ -155,15 +241,16 @@ def _share_out(accounts: list[Account], total: Amounts) -> None:
             if account.queue.name in met:
                 continue
             previous = account.deserved
-            deserved = plus(previous, remaining, account.weight / weights)
-            deserved = minimum_present(deserved, account.real_capability)
-            deserved = minimum_zero(deserved, account.request)
-            deserved = maximum(deserved, account.guarantee)
-            account.deserved, account.known_share = deserved, None
-            if less_equal(account.request, deserved) or deserved == previous:
+            deserved, is_met = account.given(remaining, account.weight / weights)
+            account.deserved = deserved
+            if is_met:
                 met.add(account.queue.name)
-            add(increased, excess(deserved, previous))
-            add(decreased, excess(previous, deserved))
+            for name, value in deserved.items():
+                more = value - previous.get(name, 0.0)
+                if more > 0:
+                    increased[name] = increased.get(name, 0.0) + more
+                elif more < 0:
+                    decreased[name] = decreased.get(name, 0.0) - more
         add(remaining, decreased)
         remaining = excess(remaining, increased)
         if is_empty(remaining) or remaining == before:
@@ -181,15 +268,15 @@ class Proportion(Plugin):
     def __init__(self, arguments: NoArguments, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
         self.gauges = QueueGauges()
+        self.kept = Accounts()
 
     def open(self, session: CycleView) -> None:
         self.session = session
-        self.accounts = open_accounts(session)
+        self.accounts = self.kept.renew(session.state.queues, session.total)
         self.overused_told: dict[str, bool] = {}
         """What the gauge of each queue says in this cycle: asked thousands of times, it is written
         when it changes."""
-        share_out(list(self.accounts.values()), session.total)
-        for name in session.state.queues:
+        for name in session.state.queues if session.state.metered else ():
             account = self.accounts.get(name)
             self.gauges.write(session, "request", name, account.request if account else NOTHING)
             self.gauges.write(session, "inqueue", name, account.inqueue if account else NOTHING)
@@ -198,7 +285,7 @@ class Proportion(Plugin):
                 session.metric("queue_weight", float(account.weight), queue_name=name)
 
     def close(self, session: CycleView) -> None:
-        for name in session.state.queues:
+        for name in session.state.queues if session.state.metered else ():
             account = self.accounts.get(name)
             self.gauges.write(session, "allocated", name, account.allocated if account else NOTHING)
             if account is not None:
@@ -289,6 +376,7 @@ class Proportion(Plugin):
     def job_enqueued(self, job: Job) -> None:
         account = self.accounts.get(job.queue)
         if account is not None and job.min_resources is not None:
+            account.touched = True
             add(account.inqueue, job.deduct_gated(job.min_resources))
 
     def reclaimable(self, preemptor: Task, candidates: list[Task]) -> Victims:
@@ -308,13 +396,13 @@ class Proportion(Plugin):
     def allocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
         account = self.accounts.get(job.queue)
         if account is not None:
-            account.known_share = None
+            account.known_share, account.touched = None, True
             add(account.allocated, total)
 
     def deallocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
         account = self.accounts.get(job.queue)
         if account is not None:
-            account.known_share = None
+            account.known_share, account.touched = None, True
             subtract(account.allocated, total)
 
 
