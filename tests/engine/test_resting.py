@@ -16,20 +16,34 @@ from hekla.api.names import EXPLANATION
 from hekla.engine.framework.session import Session
 from hekla.engine.model import state as engine_state
 from hekla.engine.model.pods import PodTable
+from hekla.engine.model.queues.queues import Queue
 from hekla.engine.model.tasks import Job, Status, Task
+from hekla.engine.plugins.fairness.proportion import Accounts
 from hekla.engine.world import World, policy
 from tests.engine.malformed import OBJECTS
 from tests.engine.test_malformed_objects import VALUE, places, spoiled
 from tests.engine.test_one_pod_jobs import POLICIES, queues, step, tables
 
+renewed = Accounts.renew
+
 
 def looks_at_all(patch: pytest.MonkeyPatch) -> None:
-    """From here on every echo is a change, no job rests, and a pod that goes on leaves its place
-    and comes again."""
+    """From here on every echo is a change, no job rests, a pod that goes on leaves its place and
+    comes again, and nothing is known from the cycle before."""
+    reads_each_pod(patch)
+    patch.setattr(Accounts, "renew", lambda _, *about: renewed(Accounts(), *about))
+    patch.setattr(Queue, "reported", property(lambda _: -1, lambda *_: None), raising=False)
     patch.setattr(PodTable, "_renews", lambda *_: False)
     patch.setattr(PodTable, "_read_on", lambda *_: False)
     patch.setattr(engine_state, "says_as_sent", lambda status, job: False)
     patch.setattr(Session, "rests", lambda self, job: False)
+
+
+def reads_each_pod(patch: pytest.MonkeyPatch) -> None:
+    """From here on nothing is known of a pod from others of its template."""
+    patch.setattr(
+        PodTable, "_template", lambda pods, meta, spec: pods._read_template(b"", meta, spec)
+    )
 
 
 def said(world: World) -> list[Any]:
@@ -188,6 +202,7 @@ def test_a_pod_of_which_the_status_alone_changed_is_what_it_would_be_read_as(
         with pytest.MonkeyPatch.context() as patch:
             if thorough:
                 patch.setattr(PodTable, "_read_on", lambda *_: False)
+                reads_each_pod(patch)
             state.upsert_node(
                 {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "9", "pods": "9"}}}
             )
@@ -204,13 +219,29 @@ def test_what_a_pod_said_before_is_not_read_again(monkeypatch: pytest.MonkeyPatc
     world.nodes("n1")
     world.job("train", cpu=1)
     world.run()
-    world.settle()
     monkeypatch.setattr(PodTable, "read", None)
+    world.settle()
     (tree,) = world.pods.values()
     tree["status"]["phase"] = "Running"
     world.state.upsert_pod(tree)
     assert not world.state.rejected
     assert [task.status for task in world.state.tasks.values()] == [Status.RUNNING]
+
+
+def test_what_a_pod_of_the_template_said_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(policy())
+    world.nodes("n1")
+    world.job("train", pods=1, cpu=1)
+    monkeypatch.setattr(PodTable, "_read_template", None)
+    ((key, first),) = world.pods.items()
+    second = copy.deepcopy(first)
+    second["metadata"] |= {"name": "train-main-7", "uid": "another", "creationTimestamp": None}
+    world.state.upsert_pod(second)
+    assert not world.state.rejected
+    kept, come = world.state.tasks[key], world.state.tasks["default/train-main-7"]
+    assert come.annotations is kept.annotations and come.pods is kept.pods
+    assert (come.uid, come.index, come.creation) == ("another", 7, 0.0)
+    assert set(world.run().bound()) == {key, come.key}
 
 
 def one_that_runs() -> World:

@@ -234,6 +234,10 @@ def test_classes_without_pods_are_forgotten() -> None:
     world.job("one", cpu=1)
     world.run()
     assert len(world.state.classes.by_key) == 1 and len(world.state.terms.label_sets) == 1
+    world.pod("again", cpu="1500m", labels={"n": "1499"})
+    again = world.state.tasks["default/again"]
+    assert any(again.pods is one for one in world.state.classes.by_key.values())
+    assert any(again.labels is one for one in world.state.terms.label_sets.values())
 
 
 def test_a_lone_pod_counts_for_its_queue_while_it_runs() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from sys import intern
 
+from hekla.api.bounded import BoundedCache
 from hekla.api.names import GROUP_QUEUE_NAME, bare_pod_group_name
 from hekla.api.trees import Tree
 from hekla.engine.model import resources
@@ -14,7 +16,7 @@ from hekla.engine.model.evictions.notices import EVICT_AT, EvictionNotices
 from hekla.engine.model.fragmentation.mix import ShapeMix
 from hekla.engine.model.jobs import JobTable
 from hekla.engine.model.nodes import NodeTable
-from hekla.engine.model.podclass import Minimum, PodClasses, TermTable
+from hekla.engine.model.podclass import LabelSet, Minimum, PodClass, PodClasses, TermTable
 from hekla.engine.model.reading import (
     GROUP_NAME,
     PREEMPTABLE,
@@ -42,6 +44,27 @@ from hekla.podrules.plain_pods import stands_alone
 from hekla.podrules.usage import pod_usage
 
 NO_MINIMUM = Minimum({}, resources.amounts({}))
+MOST_TEMPLATES = 1024
+
+
+@dataclass(slots=True)
+class Template:
+    """What the engine keeps of pods that say the same but for their names, their age and how far
+    they have come.  Its parts are theirs: nobody may change them."""
+
+    stated: bytes
+    """Digest of what they say; empty where none can be taken."""
+    pods: PodClass
+    labels: LabelSet
+    annotations: Mapping[str, str]
+    role: str
+    priority: int
+    pod_priority: int
+    priority_class: str
+    preemptable: bool
+    revocable_zone: str
+    walltime: float | None
+    gated: tuple[str, ...]
 
 
 class PodTable:
@@ -72,6 +95,8 @@ class PodTable:
         self.jobs = jobs
         self.classes = classes
         self.terms = terms
+        self.templates: BoundedCache[bytes, Template] = BoundedCache(MOST_TEMPLATES)
+        """By the digest of what pods say: most pods come with others of their template."""
         self.imply_claims = imply_claims
         """Told of a task with resource claims, and of its spec and status."""
         self.transfers = transfers
@@ -175,40 +200,21 @@ class PodTable:
         meta = tree.get("metadata") or {}
         spec = tree.get("spec") or {}
         status = tree.get("status") or {}
-        namespace, name = meta.get("namespace", ""), meta.get("name", "")
-        labels, annotations = texts(meta, "labels"), texts(meta, "annotations")
         stays = resized(spec, status)
-        pods = self.classes.intern(namespace, labels, annotations, stays)
-        if self.terms.new:
-            self.count_new_terms()
-        if pods.minimum is None and self._stands_alone(meta, spec):
-            least = {name: str(amount) for name, amount in pod_usage(spec).items()}
-            pods.minimum = Minimum(least, resources.amounts(least))
-        task = Task(
-            key_of(tree),
-            namespace,
-            name,
-            meta.get("uid", ""),
-            pods,
-            self.terms.label_set(namespace, labels, owner_of(meta)),
-        )
-        task.role = annotations.get(TASK_SPEC) or labels.get(TASK_SPEC, "")
-        task.priority = priority_of(spec, annotations)
-        task.pod_priority = int(spec.get("priority") or 0)
-        task.priority_class = spec.get("priorityClassName", "")
-        stated = annotations.get(PREEMPTABLE, labels.get(PREEMPTABLE))
-        task.preemptable = True if stated is None else stated in TRUE
-        task.revocable_zone = revocable_zone(annotations)
-        if annotations:
-            task.annotations = {
-                intern(name): value
-                for name, value in annotations.items()
-                if not name.startswith("kubectl.")
-            }
-        task.walltime = pod_walltime(annotations, spec)
+        template = self._template(meta, stays)
+        pods = template.pods
+        namespace, name = meta.get("namespace", ""), meta.get("name", "")
+        task = Task(key_of(tree), namespace, name, meta.get("uid", ""), pods, template.labels)
+        task.role = template.role
+        task.priority, task.pod_priority = template.priority, template.pod_priority
+        task.priority_class = template.priority_class
+        task.preemptable = template.preemptable
+        task.revocable_zone = template.revocable_zone
+        task.annotations = template.annotations
+        task.walltime, task.gated = template.walltime, template.gated
+        task.stated = template.stated
         task.creation = instant(meta.get("creationTimestamp", "") or "")
         task.index = pod_index(name)
-        task.gated = tuple(gate.get("name", "") for gate in spec.get("schedulingGates") or ())
         if pods.claims or pods.extended:
             task.claims = claim_keys(namespace, spec, status)
             task.unmade = claims_to_come(spec, status)
@@ -227,10 +233,47 @@ class PodTable:
         )
         task.scheduled = scheduled_at(status)
         task.condition = condition_of(status)
-        # Of thousands that wait it would only take room in the processor's caches.
-        if spec.get("nodeName"):
-            task.stated = pod_stated_by(meta, stays)
         return task
+
+    def _template(self, meta: Tree, spec: Tree) -> Template:
+        """What a pod says that others may say, too; read once for all of them.  `spec` as `resized`
+        gives it."""
+        stated = pod_stated_by(meta, spec)
+        known = self.templates.get(stated)
+        if known is None:
+            known = self._read_template(stated, meta, spec)
+            if stated:
+                self.templates[stated] = known
+        return known
+
+    def _read_template(self, stated: bytes, meta: Tree, spec: Tree) -> Template:
+        namespace = meta.get("namespace", "")
+        labels, annotations = texts(meta, "labels"), texts(meta, "annotations")
+        pods = self.classes.intern(namespace, labels, annotations, spec)
+        if self.terms.new:
+            self.count_new_terms()
+        if pods.minimum is None and self._stands_alone(meta, spec):
+            least = {name: str(amount) for name, amount in pod_usage(spec).items()}
+            pods.minimum = Minimum(least, resources.amounts(least))
+        preemptable = annotations.get(PREEMPTABLE, labels.get(PREEMPTABLE))
+        return Template(
+            stated=stated,
+            pods=pods,
+            labels=self.terms.label_set(namespace, labels, owner_of(meta)),
+            annotations={
+                intern(name): value
+                for name, value in annotations.items()
+                if not name.startswith("kubectl.")
+            },
+            role=annotations.get(TASK_SPEC) or labels.get(TASK_SPEC, ""),
+            priority=priority_of(spec, annotations),
+            pod_priority=int(spec.get("priority") or 0),
+            priority_class=spec.get("priorityClassName", ""),
+            preemptable=True if preemptable is None else preemptable in TRUE,
+            revocable_zone=revocable_zone(annotations),
+            walltime=pod_walltime(annotations, spec),
+            gated=tuple(gate.get("name", "") for gate in spec.get("schedulingGates") or ()),
+        )
 
     def _join(self, task: Task, meta: Tree, spec: Tree) -> None:
         told = True
@@ -292,7 +335,12 @@ class PodTable:
         ):
             return False
         reached = status_of(status.get("phase", ""), False, node)
-        if reached not in HOLDS or pod_stated_by(meta, resized(spec, status)) != old.stated:
+        if (
+            reached not in HOLDS
+            or meta.get("uid", "") != old.uid
+            or pod_stated_by(meta, resized(spec, status)) != old.stated
+            or instant(meta.get("creationTimestamp", "") or "") != old.creation
+        ):
             return False
         start, scheduled = instant(status.get("startTime", "") or ""), scheduled_at(status)
         old.nominated = status.get("nominatedNodeName", "")
@@ -382,6 +430,7 @@ class PodTable:
 
     def compact_classes(self) -> None:
         """Drop the classes and sets of labels that no pod has any more."""
+        self.templates.clear()  # They would bring back what is dropped.
         live = {id(task.pods) for task in self.by_key.values()}
         self.classes.by_key = {
             key: one for key, one in self.classes.by_key.items() if id(one) in live

@@ -301,6 +301,7 @@ def says_as_sent(status: Tree, job: Job) -> bool:
 _OWN = frozenset((EXPLANATION, START_ESTIMATE))
 """Annotations that the scheduler writes itself."""
 _STATED = ("uid", "annotations", "labels", "ownerReferences", "creationTimestamp")
+_STATED_BY_TEMPLATE = "namespace", "annotations", "labels", "ownerReferences"
 
 
 def stated_by(meta: Tree, spec: Tree) -> bytes:
@@ -322,16 +323,17 @@ def stated_by(meta: Tree, spec: Tree) -> bytes:
 
 
 def pod_stated_by(meta: Tree, spec: Tree) -> bytes:
-    """A digest of what a pod says but for where it is and how far it has come; empty where it
-    cannot be taken, which equals nothing.
+    """A digest of what a pod says but for its name and age, where it is and how far it has come: the
+    same for all pods of a template.  Empty where it cannot be taken, which equals nothing.
 
     `spec` as `resized` gives it.
     """
     try:
-        return blake2b(
-            _PACK.encode(([meta.get(name) for name in _STATED], {**spec, "nodeName": None})),
-            digest_size=16,
-        ).digest()
+        if "nodeName" in spec:
+            spec = {**spec}
+            del spec["nodeName"]
+        said = [meta.get(name) for name in _STATED_BY_TEMPLATE], spec
+        return blake2b(_PACK.encode(said), digest_size=16).digest()
     except (AttributeError, TypeError, ValueError, OverflowError):
         return b""
 
