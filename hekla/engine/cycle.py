@@ -44,7 +44,7 @@ def cycle(
     """
     hooks = hooks_of(state, policy)
     rests = state.settled == (state.version, hooks) and not hooks.read_clock
-    if rests and not state.reservations.due(now):
+    if rests and now < state.edge:
         return Decisions()
     with uncollected():
         return _run(state, policy, hooks, now, uid, stage)
@@ -168,6 +168,7 @@ def close_session(session: Session, stage: Stage = _unwatched) -> Decisions:
     report_queues(session)
     decided = session.decisions
     session.live.clear()
+    state.edge = min(state.reservations.edge, session.edge)
     # A job whose phase this cycle found to be another has not met the actions in it.
     moved = bool(
         decided.binds

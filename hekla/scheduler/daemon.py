@@ -304,7 +304,7 @@ class Scheduler:
         try:
             while True:
                 took = self.cycle()
-                await self.timer.next_cycle(took, self.state.reservations.edge - time.time())
+                await self.timer.next_cycle(took, self.state.edge - time.time())
                 self.policy.changed()
         finally:
             for one in beside:

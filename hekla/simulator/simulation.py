@@ -47,7 +47,8 @@ SERVING = frozenset(
 )
 """Actions that do nothing when no pod waits."""
 MOST_EDGES = 200
-"""So many windows of reservations may open or close in a row while nothing else happens."""
+"""So many windows of reservations may open or close, or budgets be renewed, in a row while nothing
+else happens."""
 MOST_CYCLES = 100
 """Cycles at one moment, after which the policy is taken to go in a circle."""
 
@@ -103,7 +104,7 @@ class Simulation:
         self.done: dict[str, list[str]] = {}
         """Pods that have ended, of each job that goes on: they count for its minimum."""
         self._edges = 0
-        """Windows of reservations that have opened or closed since a pod started."""
+        """Moments at which the engine wanted to look again, since a pod started."""
         self._unfinished: set[str] = set()
         """Jobs that have lost a pod since the last cycle, and go on with the others."""
         for tree in workload.cluster:
@@ -169,7 +170,7 @@ class Simulation:
             moments.append(self.moments[0])
         if self.period and moments and self._waits():
             moments.append(self.now + self.period)
-        edge = self.state.reservations.edge
+        edge = self.state.edge
         if edge < math.inf and (moments or self._may_start_at_an_edge()):
             moments.append(max(math.ceil(edge * MICROSECONDS) - self.beginning, self.now + 1))
         for notice in self.state.eviction_notices.given.values():
@@ -178,8 +179,8 @@ class Simulation:
         return min(moments, default=None)
 
     def _may_start_at_an_edge(self) -> bool:
-        """Whether pods wait for a window to open or close.  A series has no last one, so it is given
-        up after many that let nobody start."""
+        """Whether pods wait for a window to open or close, or for a budget.  A series has no last one,
+        so it is given up after many that let nobody start."""
         self._edges += 1
         return self._waits() and self._edges <= MOST_EDGES
 

@@ -5,6 +5,7 @@ Reference: scheduler-core 5.3.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeGuard, TypeVar
 
@@ -48,6 +49,8 @@ class CycleView:
         self.awake: dict[str, Job] | None = None
         """Of the jobs that have something to decide, those that this cycle looks at; None for all.
         The others wait for room that is not there, and nothing has come to them."""
+        self.edge = math.inf
+        """The first moment for which a plugin has asked to be asked again."""
         self._room: tuple[Floats, Floats, Floats] | None = None
 
     def active_jobs(self) -> Iterator[Job]:
@@ -123,6 +126,10 @@ class CycleView:
             nodes = self.state.nodes
             self._room = nodes.idle(), nodes.future_idle(), nodes.allocatable.copy()
         return self._room
+
+    def ask_again(self, at: float) -> None:
+        """Answers will be others from this moment on, though nothing else may have happened."""
+        self.edge = min(self.edge, at)
 
     def refuse(self, job: Job, message: str, lacks: Sequence[Shortage] = ()) -> None:
         """The job may not enter now; said on its PodGroup, once for the same words.  `lacks` gives

@@ -8,6 +8,7 @@ it.  Reference: scheduler-core 2.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from functools import wraps
 
@@ -117,6 +118,9 @@ class State:
         self.others: dict[str, dict[str, Tree]] = {}
         """Objects that only some plugins read, as JSON trees: kind -> key -> tree."""
         self.others_version = 0
+        self.edge = math.inf
+        """The next moment at which a cycle may decide something though nothing has happened: a
+        window of a reservation opens or closes, or a plugin has asked for it."""
         self.metered = True
         """Whether anybody reads the metrics of its cycles."""
         self.reservations = Reservations(self.nodes, self.queues)
