@@ -53,6 +53,7 @@ from hekla.scheduler.extender import ExtenderClient
 from hekla.scheduler.hash_ring import Ring
 from hekla.scheduler.informers import EVERY_NODE, Informers, NodeSelector, sources
 from hekla.scheduler.localtime import time_zone
+from hekla.scheduler.memory.kept_usage import KEPT
 from hekla.scheduler.memory.run_store import RunStore
 from hekla.scheduler.memory.usage_store import UsageStore
 from hekla.scheduler.metrics import ASSUMED, CYCLE, JobMetrics, PluginMetrics
@@ -254,7 +255,7 @@ class Scheduler:
         self.load = LoadCollector(
             client, state, lambda: policy.policy.metrics, self.informers.changed.set
         )
-        self.usage = UsageStore(client, state, lambda: policy.policy)
+        self.usages = [UsageStore(one, client, state, lambda: policy.policy) for one in KEPT]
         self.runs = RunStore(learned_walltimes, state, lambda: policy.policy)
         self.recording = recording
         self.stages = Stages()
@@ -294,11 +295,12 @@ class Scheduler:
     async def run(self) -> None:
         """Run cycles until cancelled, then wait a moment for the answers to writes in flight."""
         self.watchdog.start()
-        await self.usage.load()
+        for usage in self.usages:
+            await usage.load()
         await self.runs.load()
         beside = [
             asyncio.ensure_future(one.run())
-            for one in (self.load, self.usage, self.runs, self.estimates)
+            for one in (self.load, *self.usages, self.runs, self.estimates)
             if one is not None
         ]
         try:
@@ -314,7 +316,8 @@ class Scheduler:
                 self.recording.close()
             try:
                 async with asyncio.timeout(5):
-                    await self.usage.save()
+                    for usage in self.usages:
+                        await usage.save()
                     await self.runs.save()
                     # The writes continue after this timeout.
                     await self.binder.settle()

@@ -140,6 +140,8 @@ OF_CYCLES = {
             "What a namespace, or another party of fairshare, has used of a queue, decayed",
             ("namespace_name", "queue"),
         ),
+        ("party_budget_hours", "The budget of a party of party-limits", ("party", "resource")),
+        ("party_budget_used_hours", "What of it the party has used", ("party", "resource")),
         ("pod_preemption_victims", "Victims on the node looked at last", ()),
         ("unschedule_task_count", "Pods that a job which cannot start lacks", _OF_JOB_NAME),
         ("unschedule_job_count", "Jobs that cannot start", ()),

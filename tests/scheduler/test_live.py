@@ -33,6 +33,7 @@ from hekla.scheduler.informers import Informers, NodeSelector, sources
 from tests.scheduler.conftest import of_scheduler
 
 NUMBERS = itertools.count()
+HOME = "volcano-system"
 POLICY = """\
 actions: "enqueue, allocate, backfill, preempt"
 tiers:
@@ -111,16 +112,23 @@ class Site:
         *,
         cpu: str = "1",
         priority: str = "",
+        user: str = "",
+        least: dict[str, str] | None = None,
         **pod: Any,
     ) -> None:
+        meta = {
+            "name": f"{self.name}-{name}",
+            "annotations": {"hekla.io/user": user} if user else {},
+        }
         spec = {
             "minMember": pods if minimum is None else minimum,
             "queue": "default",
             "priorityClassName": priority,
+            **({"minResources": least} if least else {}),
         }
         await self.client.create(
             scheduling.POD_GROUP.untyped,
-            {"metadata": {"name": f"{self.name}-{name}"}, "spec": spec},
+            {"metadata": meta, "spec": spec},
             "default",
         )
         container = {"name": "main", "image": "pause", "resources": {"requests": {"cpu": cpu}}}
@@ -155,6 +163,15 @@ class Site:
             for one in pods
             if one["spec"].get("nodeName") and one["spec"]["schedulerName"] == self.name
         }
+
+    async def waits_for(self, name: str) -> str:
+        """What the condition of a job's PodGroup says it waits for."""
+        group = await self.client.get(
+            scheduling.POD_GROUP.untyped, f"{self.name}-{name}", "default"
+        )
+        conditions = (group.get("status") or {}).get("conditions") or []
+        said = [one["message"] for one in conditions if one["type"] == "Waiting"]
+        return "".join(said)
 
     async def told(self, about: str) -> list[tuple[str, str]]:
         """Reason and message of the events about an object of this site."""
@@ -369,27 +386,15 @@ async def test_a_restart_keeps_what_was_used(site: Site) -> None:
         "fairshare.persistState: true, fairshare.flushIntervalSeconds: 1}"
     )
     site.policy.write_text(f"{POLICY}  - name: fairshare\n    arguments: {arguments}\n")
-    home = "volcano-system"
-    try:
-        await site.client.create(core.NAMESPACE.untyped, {"metadata": {"name": home}})
-    except AlreadyExists:
-        pass
+    await make_home(site)
     await site.node("n1")
     site.start()
-    await site.job("train", 1)
-    marks = {"hekla.io/user": site.name}
-    await site.client.patch(
-        scheduling.POD_GROUP, f"{site.name}-train", {"metadata": {"annotations": marks}}, "default"
-    )
+    await site.job("train", 1, user=site.name)
     await site.until_bound(1)
 
     async def used() -> float:
-        try:
-            found = await site.client.get(core.CONFIG_MAP.untyped, "fairshare-usage-state", home)
-        except NotFound:
-            return 0.0
-        tree = json.loads(found["data"]["state.json"])
-        return float(tree["queues"].get("default", {}).get(site.name, 0.0))
+        tree = await remembered(site, "fairshare-usage-state")
+        return float(tree.get("queues", {}).get("default", {}).get(site.name, 0.0))
 
     async def counted() -> bool:
         return await used() > 3000
@@ -403,6 +408,67 @@ async def test_a_restart_keeps_what_was_used(site: Site) -> None:
     site.stop()
     after = await used()
     assert 0.99 * before < after <= before + 1, "nothing runs any more, and nothing is forgotten"
+
+
+async def test_a_budget_that_is_used_up_stays_so_over_a_restart(site: Site) -> None:
+    """A user may have two jobs submitted and three and a half seconds of a cpu a year."""
+    budget = '{resources: {cpu: 0.001h}, renew: "@yearly"}'
+    arguments = f"{{submitted: 2, budget: {budget}, usage: {{seconds: 1}}}}"
+    site.policy.write_text(f"{POLICY}  - name: party-limits\n    arguments: {arguments}\n")
+    await make_home(site)
+    await site.node("n1", cpu="16")
+    site.start()
+    await site.job("first", 1, cpu="12", user=site.name)
+    await site.until_bound(1)
+
+    async def used_up() -> bool:
+        tree = await remembered(site, "party-limits-usage")
+        return bool(tree.get("used", {}).get(site.name, {}).get("cpu", 0.0) > 3600)
+
+    await site.until(used_up, "what was used is written down")
+    await site.job("next", 1, user=site.name)
+    words = f"user {site.name} has used "
+
+    async def refused() -> bool:
+        said = await site.waits_for("next")
+        return words in said and " of 0.001 cpu hours; the budget is renewed at " in said
+
+    await site.until(refused, "the group says which budget is used up, and until when")
+    await site.job("third", 1, user=site.name, least={"cpu": "1"})
+
+    async def not_let_in() -> bool:
+        said = await site.waits_for("third")
+        return f"user {site.name} has 2 of 2 jobs submitted" in said
+
+    await site.until(not_let_in, "the group says whose limit keeps it out")
+    site.stop(signal.SIGKILL)
+    await site.client.delete(core.POD, f"{site.name}-first-0", "default", grace=0)
+    site.start()
+    await site.job("other", 1, user=f"{site.name}-other")
+
+    async def served() -> bool:
+        return "other-0" in await site.bound()
+
+    await site.until(served, "somebody else's job starts")
+    assert set(await site.bound()) == {"other-0"}
+    assert words in await site.waits_for("next")
+
+
+async def make_home(site: Site) -> None:
+    """The namespace in which the chart has the scheduler, with its rights there."""
+    try:
+        await site.client.create(core.NAMESPACE.untyped, {"metadata": {"name": HOME}})
+    except AlreadyExists:
+        pass
+
+
+async def remembered(site: Site, name: str) -> dict[str, Any]:
+    """What the scheduler has written down in a ConfigMap."""
+    try:
+        found = await site.client.get(core.CONFIG_MAP.untyped, name, HOME)
+    except NotFound:
+        return {}
+    return dict(json.loads(found["data"]["state.json"]))
 
 
 def core_priority() -> Any:

@@ -87,6 +87,8 @@ OURS: dict[str, set[str]] = {
 """What others do not have."""
 LATER_GAUGES = {
     "namespace_decayed_usage": {"namespace_name", "queue"},
+    "party_budget_used_hours": {"party", "resource"},
+    "party_budget_hours": {"party", "resource"},
     "fragmentation_free": {"resource"},
     "fragmentation_unusable": {"resource"},
 }

@@ -1,4 +1,4 @@
-"""What fairshare remembers is written down rarely, and read when the scheduler starts."""
+"""What plugins count of use over time is written down rarely, and read when the scheduler starts."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from hekla.engine.plugins.fairness.fairshare import SAVED
 from hekla.engine.world import World, policy
 from hekla.kube.errors import ApiError, NotFound
+from hekla.scheduler.memory.kept_usage import KEPT
 from hekla.scheduler.memory.usage_store import KEY, UsageStore
 
 
@@ -46,7 +47,15 @@ def scene(server: Server, **arguments: Any) -> tuple[World, UsageStore]:
     plugins: list[Any] = ["gang", {"name": "fairshare", "arguments": given}, "predicates"]
     world = World(policy(plugins=plugins, actions="enqueue, allocate"))
     world.nodes("n1", cpu=4)
-    return world, UsageStore(server, world.state, lambda: world.policy)  # type: ignore[arg-type]
+    return world, UsageStore(KEPT[0], server, world.state, lambda: world.policy)  # type: ignore[arg-type]
+
+
+def budgets(server: Server, **usage: Any) -> tuple[World, UsageStore]:
+    arguments = {"budget": {"resources": {"cpu": "9h"}, "renew": "@monthly"}, "usage": usage}
+    plugins: list[Any] = ["gang", {"name": "party-limits", "arguments": arguments}, "predicates"]
+    world = World(policy(plugins=plugins, actions="enqueue, allocate"))
+    world.nodes("n1", cpu=4)
+    return world, UsageStore(KEPT[1], server, world.state, lambda: world.policy)  # type: ignore[arg-type]
 
 
 def works(world: World, seconds: float) -> None:
@@ -123,3 +132,49 @@ async def test_what_cannot_be_read_or_written_harms_nobody(tmp_path: Path) -> No
     later, again = scene(server, stateFile=str(tmp_path / "nowhere" / "usage.json"))
     works(later, 1)
     await again.save()
+
+
+async def test_budgets_are_kept_without_being_asked_to() -> None:
+    server = Server()
+    world, store = budgets(server)
+    await store.load()
+    world.run()
+    await store.save()
+    assert not server.writes, "there is nothing to write yet"
+    works(world, 3600)
+    await store.save()
+    await store.save()
+    assert server.writes == 1, "only what has changed"
+    made = server.maps["volcano-system/party-limits-usage"]
+    assert made["metadata"]["labels"] == {"app": "volcano-scheduler", "component": "party-limits"}
+    assert json.loads(made["data"][KEY]) == {
+        "lastCycle": "1970-01-12T14:46:40Z",
+        "by": "user",
+        "used": {"default": {"cpu": 3_600_000.0}},
+    }
+    later, again = budgets(server)
+    later.now = world.now + 60
+    await again.load()
+    later.run()
+    spending = later.state.job_table.spending
+    assert spending is not None
+    assert spending.used == {"default": {"cpu": 3_600_000.0}}
+    later.now += 30 * 24 * 3600
+    later.run()
+    await again.save()
+    assert json.loads(made["data"][KEY])["used"] == {}, "the next month has begun"
+
+
+async def test_budgets_in_a_file(tmp_path: Path) -> None:
+    world, store = budgets(Server(), file=str(tmp_path / "usage.json"), seconds=5)
+    place = store.wanted()
+    assert place is not None and place.seconds == 5
+    works(world, 60)
+    await store.save()
+    assert json.loads((tmp_path / "usage.json").read_text())["used"]["default"]["cpu"] == 60_000
+
+
+async def test_limits_without_budgets_keep_nothing() -> None:
+    plugins: list[Any] = [{"name": "party-limits", "arguments": {"running": 3}}]
+    rules = policy(plugins=plugins)
+    assert KEPT[1].place(rules) is None

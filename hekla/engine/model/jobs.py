@@ -7,6 +7,7 @@ import math
 from hekla.engine.model import resources
 from hekla.engine.model.queues.partycounts import PartyCounts
 from hekla.engine.model.queues.queues import Queue
+from hekla.engine.model.queues.spending import Spending
 from hekla.engine.model.queues.sums import Sums
 from hekla.engine.model.queues.usage import Usage
 from hekla.engine.model.resources import Amounts
@@ -50,6 +51,8 @@ class JobTable:
         """What each job has had of a resource, where a plugin asks."""
         self.parties: PartyCounts | None = None
         """What each party has at once, where a plugin asks."""
+        self.spending: Spending | None = None
+        """What each party has used of its budget, where a plugin asks."""
         self.runs: Runs | None = None
         """What jobs took, where the policy learns from it."""
 

@@ -1,6 +1,6 @@
-"""Keeps what the plugin fairshare remembers beyond the scheduler's end: in a ConfigMap, or in a file.
+"""Keeps what a plugin counts of use over time beyond the scheduler's end: in a ConfigMap, or in a file.
 
-The ConfigMap is Volcano's: its name, its key and its JSON.  It is written rarely, and once more when
+That of fairshare is Volcano's: its name, its key and its JSON.  It is written rarely, and once more when
 the scheduler ends.  What cannot be read is left alone until there is something to write, and the
 memory begins empty.
 """
@@ -16,17 +16,18 @@ from pathlib import Path
 from typing import Any
 
 from hekla.api.kubernetes import core
+from hekla.api.trees import Json
 from hekla.engine.framework.policy import Policy
 from hekla.engine.model.state import State
-from hekla.engine.plugins.fairness.fairshare import SAVED, FairShareArguments, written
 from hekla.kube.client import Client
 from hekla.kube.errors import ApiError, NotFound
 from hekla.kube.http.client import TransportError
+from hekla.scheduler.memory.kept_usage import KeptUsage, Place
 
 log = logging.getLogger(__name__)
 
 KEY = "state.json"
-LABELS = {"app": "volcano-scheduler", "component": "fairshare"}
+APP = "volcano-scheduler"
 IDLE = 1.0
 """Seconds between two looks at the policy while it keeps nothing."""
 LOST = (ApiError, TransportError, OSError)
@@ -35,12 +36,15 @@ LOST = (ApiError, TransportError, OSError)
 class UsageStore:
     """Reads at the start, then writes as often as the policy says."""
 
-    def __init__(self, client: Client, state: State, policy: Callable[[], Policy]) -> None:
+    def __init__(
+        self, kept: KeptUsage, client: Client, state: State, policy: Callable[[], Policy]
+    ) -> None:
+        self.kept = kept
         self.client = client
         self.state = state
         self.policy = policy
-        self.saved: object = None
-        """What was written last."""
+        self.saved: Json = {}
+        """What was written last, without the time."""
 
     async def run(self) -> None:
         """Keep it until cancelled."""
@@ -49,24 +53,20 @@ class UsageStore:
             if wanted is None:
                 await asyncio.sleep(IDLE)
                 continue
-            await asyncio.sleep(float(wanted.flush_interval))
+            await asyncio.sleep(wanted.seconds)
             await self.save()
 
-    def wanted(self) -> FairShareArguments | None:
-        """The arguments of the policy's plugin, if it is to be kept."""
-        for one in self.policy().arguments_of("fairshare"):
-            if isinstance(one, FairShareArguments) and (one.persist or one.state_file):
-                return one
-        return None
+    def wanted(self) -> Place | None:
+        """Where the policy has it kept, if it is to be."""
+        return self.kept.place(self.policy())
 
     async def load(self) -> None:
         """Tell the state what was written down, before the first cycle."""
-        wanted = self.wanted()
-        if wanted is None:
+        place, plugin = self.wanted(), self.kept.plugin
+        if place is None:
             return
-        place = _place(wanted)
         try:
-            text = await self._read(wanted)
+            text = await self._read(place)
             if not text:
                 return
             tree = json.loads(text)
@@ -76,53 +76,53 @@ class UsageStore:
             return
         except (*LOST, ValueError) as error:
             log.warning(
-                "fairshare: %s cannot be read, so usage begins at nothing: %s", place, error
+                "%s: %s cannot be read, so usage begins at nothing: %s", plugin, place, error
             )
             return
-        self.state.upsert_other(SAVED, {**tree, "metadata": {"name": "usage"}})
-        log.info("fairshare: usage is as %s has it of %s", place, tree.get("lastCycle"))
+        self.saved = _counted(tree)
+        self.state.upsert_other(self.kept.saved, {**tree, "metadata": {"name": "usage"}})
+        log.info("%s: usage is as %s has it of %s", plugin, place, tree.get("lastCycle"))
 
     async def save(self) -> None:
         """Write what changed since it was last written."""
-        wanted, usage = self.wanted(), self.state.job_table.usage
-        if wanted is None or usage is None or not usage.at:
+        place, tree = self.wanted(), self.kept.written(self.state)
+        if place is None or tree is None:
             return
-        tree = written(usage)
-        if tree["queues"] == self.saved or not (tree["queues"] or self.saved):
+        counted = _counted(tree)
+        if counted == self.saved or not (tree[self.kept.counted] or self.saved):
             return
         try:
-            await self._write(wanted, json.dumps(tree))
+            await self._write(place, json.dumps(tree))
         except LOST as error:
-            log.warning("fairshare: %s cannot be written: %s", _place(wanted), error)
+            log.warning("%s: %s cannot be written: %s", self.kept.plugin, place, error)
             return
-        self.saved = tree["queues"]
+        self.saved = counted
 
-    async def _read(self, wanted: FairShareArguments) -> str:
-        if wanted.state_file:
-            path = Path(wanted.state_file)
+    async def _read(self, place: Place) -> str:
+        if place.file:
+            path = Path(place.file)
             return path.read_text() if path.exists() else ""
-        found = await self.client.get(
-            core.CONFIG_MAP.untyped, wanted.state_config_map, wanted.state_namespace
-        )
+        found = await self.client.get(core.CONFIG_MAP.untyped, place.config_map, place.namespace)
         return str((found.get("data") or {}).get(KEY, ""))
 
-    async def _write(self, wanted: FairShareArguments, text: str) -> None:
-        if wanted.state_file:
-            path = Path(wanted.state_file)
+    async def _write(self, place: Place, text: str) -> None:
+        if place.file:
+            path = Path(place.file)
             fresh = path.with_name(f".{path.name}.new")
             fresh.write_text(text)
             os.replace(fresh, path)
             return
-        name, namespace = wanted.state_config_map, wanted.state_namespace
+        name, namespace = place.config_map, place.namespace
         try:
             await self.client.patch(core.CONFIG_MAP, name, {"data": {KEY: text}}, namespace)
         except NotFound:
+            labels = {"app": APP, "component": self.kept.plugin}
             body: dict[str, Any] = {
-                "metadata": {"name": name, "namespace": namespace, "labels": LABELS},
+                "metadata": {"name": name, "namespace": namespace, "labels": labels},
                 "data": {KEY: text},
             }
             await self.client.create(core.CONFIG_MAP.untyped, body, namespace)
 
 
-def _place(wanted: FairShareArguments) -> str:
-    return wanted.state_file or f"ConfigMap {wanted.state_namespace}/{wanted.state_config_map}"
+def _counted(tree: Json) -> Json:
+    return {name: value for name, value in tree.items() if name != "lastCycle"}

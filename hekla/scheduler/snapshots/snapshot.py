@@ -23,13 +23,13 @@ from hekla.api.text.times import stamp
 from hekla.api.trees import Json
 from hekla.engine.model.state import State
 from hekla.engine.model.tasks import NOWHERE, Status
-from hekla.engine.plugins.fairness.fairshare import SAVED, written
 from hekla.engine.tape import MOMENT, OTHERS, UPDATES, Writer, header
 from hekla.kube.client import Client
 from hekla.kube.errors import ApiError, NotFound
 from hekla.kube.objects import uid_of
 from hekla.scheduler import partial_pods
 from hekla.scheduler.informers import Source
+from hekla.scheduler.memory.kept_usage import KEPT
 from hekla.scheduler.policy_file import PolicyFile
 from hekla.scheduler.recording import frame_of
 
@@ -121,12 +121,13 @@ class Snapshots:
                 yield told.take()
                 await asyncio.sleep(0)
         for kind, objects in list(self.state.others.items()):
-            if kind not in listed and kind != SAVED:
+            if kind not in listed and all(kind != one.saved for one in KEPT):
                 for tree in list(objects.values()):
                     told.write("upsert_other", kind, tree)
-        usage = self.state.job_table.usage
-        if usage is not None and usage.at:
-            told.write("upsert_other", SAVED, {**written(usage), "metadata": {"name": "usage"}})
+        for one in KEPT:
+            usage = one.written(self.state)
+            if usage is not None:
+                told.write("upsert_other", one.saved, {**usage, "metadata": {"name": "usage"}})
         told.write(MOMENT, time.time())
         yield told.take() + told.writer.end()
 

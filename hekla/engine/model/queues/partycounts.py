@@ -47,14 +47,17 @@ class PartyCounts:
     ) -> None:
         """Look at the jobs that changed; `jobs` are all that there are."""
         for key, job in self.changed.items():
-            part = part_of(job, parties_of(job)) if jobs.get(key) is job else None
-            old = self.parts.pop(key, None)
-            if old is not None:
-                self._add(old, -1)
-            if part is not None:
-                self._add(part, 1)
-                self.parts[key] = part
+            self.look(key, part_of(job, parties_of(job)) if jobs.get(key) is job else None)
         self.changed.clear()
+
+    def look(self, key: str, part: Part | None) -> None:
+        """The job of this key adds this from now on."""
+        old = self.parts.pop(key, None)
+        if old is not None:
+            self._add(old, -1)
+        if part is not None:
+            self._add(part, 1)
+            self.parts[key] = part
 
     def runs(self, job: Job) -> bool:
         part = self.parts.get(job.key)

@@ -1,7 +1,8 @@
-"""party-limits: how much one user, namespace or account may have at once."""
+"""party-limits: how much one user, namespace or account may have at once, and use over time."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -13,10 +14,21 @@ from hekla.engine.framework.plugin import ABSTAIN, REJECT, Answer, Arguments, Pl
 from hekla.engine.model import resources
 from hekla.engine.model.annotations import ACCOUNT
 from hekla.engine.model.queues.parties import account_of, marks_of, namespace_of, paths, user_of
-from hekla.engine.model.queues.partycounts import PartyCounts
+from hekla.engine.model.queues.partycounts import PartyCounts, part_of
 from hekla.engine.model.queues.queues import Queue
+from hekla.engine.model.queues.spending import RUNS, Budget
 from hekla.engine.model.resources import EPSILON, Amounts
 from hekla.engine.model.tasks import Job, Status, Task
+from hekla.engine.model.time.walltimes import job_walltime
+from hekla.engine.plugins.fairness.budgets import (
+    SAVED,
+    BudgetArguments,
+    Ledger,
+    Periods,
+    UsageArguments,
+    in_hours,
+    restored,
+)
 
 if TYPE_CHECKING:
     from hekla.engine.framework.view import CycleView
@@ -30,6 +42,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     submitted: int | None = None
     running: int | None = None
     resources: dict[str, str | int | float] = {}
+    budget: BudgetArguments | None = None
 
 
 class PartyLimitsArguments(Arguments, frozen=True):
@@ -37,7 +50,14 @@ class PartyLimitsArguments(Arguments, frozen=True):
     submitted: int | None = None
     running: int | None = None
     resources: dict[str, str | int | float] = {}
+    budget: BudgetArguments | None = None
     of: dict[str, Limits] = {}
+    count_walltimes: bool = msgspec.field(default=True, name="countWalltimes")
+    usage: UsageArguments = UsageArguments()
+
+    @property
+    def has_budgets(self) -> bool:
+        return self.budget is not None or any(one.budget for one in self.of.values())
 
     def extended(self, rest: Tree) -> PartyLimitsArguments:
         if self.by not in IDENTITIES:
@@ -45,6 +65,9 @@ class PartyLimitsArguments(Arguments, frozen=True):
         _check("", self)
         for party, limits in self.of.items():
             _check(f"of.{party}.", limits)
+        if self.usage.seconds < 1:
+            raise ValueError(f"usage.seconds = {self.usage.seconds}: a whole number from 1 up")
+        _read_all(self)
         return self
 
 
@@ -66,8 +89,9 @@ def _check(path: str, limits: Limits | PartyLimitsArguments) -> None:
 class PartyLimits(Plugin):
     """Jobs beyond a limit wait, and say whose limit it is.
 
-    How many may be submitted is asked where a job is let in, so its pods are not made; how many run
-    and what they hold, where it is placed, because a job that waits for room holds none.
+    How many may be submitted is asked where a job is let in, so its pods are not made; how many run,
+    what they hold and what they use of a budget, where it is placed, because a job that waits for
+    room holds none.
     """
 
     name = "party-limits"
@@ -77,8 +101,12 @@ class PartyLimits(Plugin):
 
     def __init__(self, arguments: PartyLimitsArguments, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
-        self.usual = _read(arguments)
-        self.stated = {party: _read(limits) for party, limits in arguments.of.items()}
+        self.usual, self.stated, periods = _read_all(arguments)
+        self.periods = list(periods.of.values())
+        self.ledger: Ledger | None = None
+        """Where there are budgets, what is used of them."""
+        if arguments.has_budgets:
+            self.reads = Reads(victims=Source.PREEMPTOR, clock=True)
         self.accounts: dict[str, str | None] | None = None
         """What namespaces say of their accounts, when the jobs were last looked at."""
 
@@ -96,11 +124,16 @@ class PartyLimits(Plugin):
             if self.arguments.by == "account"
             else {}
         )
-        if accounts != self.accounts:  # as in the plugin's first cycle
+        first = self.accounts is None
+        if accounts != self.accounts:
             self.accounts = accounts
             counts.changed.update(state.jobs)
-        counts.look_again(state.jobs, self.parties)
         self.counts = counts
+        self.lengths: dict[str, float] = {}
+        """Job -> its walltime."""
+        if self.arguments.has_budgets:
+            self._open_budgets(first)
+        counts.look_again(state.jobs, self.parties)
         self.entered: dict[str, int] = {}
         """Party -> jobs that this cycle has let in."""
         self.placed: dict[str, int] = {}
@@ -108,6 +141,52 @@ class PartyLimits(Plugin):
         self.started: dict[str, int] = {}
         """Party -> jobs that held nothing before."""
         self.taken: dict[str, Amounts] = {}
+
+    def _open_budgets(self, first: bool) -> None:
+        """Count up to now what was held until now."""
+        session, state, counts = self.session, self.session.state, self.counts
+        spending = state.job_table.spending
+        if spending is None or spending.by != self.arguments.by:
+            saved = state.others.get(SAVED, {}).values()
+            spending = state.job_table.spending = restored(self.arguments.by, saved)
+        for key, job in counts.changed.items():
+            there = state.jobs.get(key) is job
+            spending.follow(job, there, state.queues.get(job.queue), session.now)
+        if first:  # What runs ran on while nobody was counting.
+            counts.look_again(state.jobs, self.parties)
+            for period in self.periods:
+                period.in_zone(state.zone)
+        spending.advance(session.now, counts.held, self._budget_of, self.periods)
+        parts = counts.parts
+        self.ledger = Ledger(
+            spending,
+            lambda: spending.promised(lambda key: parts[key].parties if key in parts else ()),
+            self.arguments.count_walltimes,
+        )
+        for party in spending.used:
+            budget = self._budget_of(party)
+            if budget is not None:
+                session.ask_again(budget.period.end)
+
+    def close(self, session: CycleView) -> None:
+        ledger, counts, queues = self.ledger, self.counts, session.state.queues
+        if ledger is None:
+            return
+        for key, job in session.touched.items():
+            ledger.spending.follow(job, True, queues.get(job.queue), session.now)
+            counts.look(key, part_of(job, self.parties(job)))
+        for party, used in ledger.spending.used.items():
+            budget = self._budget_of(party)
+            for name, most in budget.amounts.items() if budget is not None else ():
+                labels = {"party": party, "resource": name}
+                session.metric("party_budget_hours", in_hours(name, most), **labels)
+                now = in_hours(name, used.get(name, 0.0))
+                session.metric("party_budget_used_hours", now, **labels)
+
+    def _budget_of(self, party: str) -> Budget | None:
+        """What is counted of a party; for an account that may be more than what it is held to."""
+        stated = self.stated.get(party)
+        return (self.usual if stated is None else stated.over(self.usual)).budget
 
     # ------------------------------------------------------------------------------------- who it is
 
@@ -171,7 +250,35 @@ class PartyLimits(Plugin):
                         f"and the job's minimum takes {amount(name, asked)}"
                     )
                     return Answer("PartyLimit", said)
+            if limits.budget is not None and (said := self._beyond(party, limits.budget, job)):
+                return Answer("PartyBudget", said)
         return None
+
+    def _beyond(self, party: str, budget: Budget, job: Job) -> str:
+        """Why the budget does not let the job start; empty where it does."""
+        assert self.ledger is not None
+        for name in budget.amounts:
+            asked = self._asked(job, name)
+            refused = self.ledger.refused(budget, party, name, asked, self._length(job))
+            if refused is not None:
+                return refused.words(self._called(party, job))
+        return ""
+
+    @staticmethod
+    def _asked(job: Job, name: str) -> float:
+        """What the job's minimum holds, as its PodGroup says it or its pods do."""
+        stated = (job.min_resources or {}).get(name, 0.0)
+        if stated:
+            return stated
+        each = [amount for one in job.pending() if (amount := one.request.amounts.get(name, 0.0))]
+        return sum(sorted(each)[: max(job.min_available, 1)])
+
+    def _length(self, job: Job) -> float:
+        known = self.lengths.get(job.key)
+        if known is None:
+            queue = self.session.state.queues.get(job.queue)
+            known = self.lengths[job.key] = job_walltime(job, queue)
+        return known
 
     def allocatable(self, queue: Queue, task: Task) -> bool:
         return self.allocatable_count(queue, task, 1) == 1
@@ -189,6 +296,16 @@ class PartyLimits(Plugin):
                 if each > 0:
                     left = most - self._held(party, name) + EPSILON
                     limit = min(limit, max(int(left // each), 0))
+            if limits.budget is not None and not _lacks_its_minimum(job):
+                limit = self._affordable(party, limits.budget, task, self._length(job), limit)
+        return limit
+
+    def _affordable(self, party: str, budget: Budget, task: Task, length: float, limit: int) -> int:
+        assert self.ledger is not None
+        for name in budget.amounts:
+            each = task.request.amounts.get(name, 0.0)
+            if each > 0:
+                limit = self.ledger.count(budget, party, name, each, length, limit)
         return limit
 
     def allocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
@@ -203,7 +320,10 @@ class PartyLimits(Plugin):
         before = self.placed.get(job.key, 0)
         self.placed[job.key] = after = before + count
         change = 0 if self.counts.runs(job) else (after > 0) - (before > 0)
+        length = math.inf if self.ledger is None else self._length(job)
         for party in self.parties(job):
+            if self.ledger is not None and length < math.inf:
+                self.ledger.take(party, total, sign * length)
             self.started[party] = self.started.get(party, 0) + change
             taken = self.taken.setdefault(party, {})
             for name, value in total.items():
@@ -226,6 +346,7 @@ class _Read(msgspec.Struct, frozen=True):
     submitted: int | None
     running: int | None
     amounts: Amounts
+    budget: Budget | None = None
 
     def over(self, usual: _Read) -> _Read:
         """These, and the usual ones where these say nothing."""
@@ -233,9 +354,29 @@ class _Read(msgspec.Struct, frozen=True):
             usual.submitted if self.submitted is None else self.submitted,
             usual.running if self.running is None else self.running,
             {**usual.amounts, **self.amounts},
+            usual.budget if self.budget is None else self.budget.over(usual.budget),
         )
 
 
-def _read(limits: Limits | PartyLimitsArguments) -> _Read:
+def _read_all(arguments: PartyLimitsArguments) -> tuple[_Read, dict[str, _Read], Periods]:
+    """The limits of everybody, and those that are stated by party.  Raises ValueError."""
+    periods = Periods()
+    usual = _read(arguments, periods.read("budget.", arguments.budget, None))
+    stated = {
+        party: _read(limits, periods.read(f"of.{party}.budget.", limits.budget, usual.budget))
+        for party, limits in arguments.of.items()
+    }
+    return usual, stated, periods
+
+
+def _read(limits: Limits | PartyLimitsArguments, budget: Budget | None) -> _Read:
     found = resources.amounts(limits.resources)
-    return _Read(limits.submitted, limits.running, {name: found[name] for name in limits.resources})
+    amounts = {name: found[name] for name in limits.resources}
+    return _Read(limits.submitted, limits.running, amounts, budget)
+
+
+def _lacks_its_minimum(job: Job) -> bool:
+    """Whether it runs, and has lost pods without which the others are of no use."""
+    counts = job.counts
+    runs = any(counts.statuses[status] for status in RUNS)
+    return runs and counts.ready < job.min_available
