@@ -3,6 +3,7 @@ follow from the chart.
 
     chart/files/crds.yaml       the definitions, a line each, for a release has to fit into a Secret
     chart/files/policies.yaml   as `hekla policies` prints them
+    monitoring/boards           Grafana's boards, from monitoring/boards.yaml
     hekla.yaml                  the chart with its own values, without the definitions, for those
                                 who have no helm
 
@@ -19,6 +20,7 @@ from pathlib import Path
 
 import yaml
 
+from deploy import monitoring
 from hekla.admission import cluster_policies
 from hekla.api import crds
 
@@ -62,6 +64,7 @@ def manifests(helm: str) -> str:
 def main() -> int:
     (CHART / "files" / "crds.yaml").write_text(definitions())
     (CHART / "files" / "policies.yaml").write_text(policies())
+    monitoring.write()
     helm = shutil.which("helm")
     if helm is None:
         print(

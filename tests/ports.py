@@ -33,6 +33,17 @@ def free_port() -> int:
                 return port
 
 
+def adjacent_ports(count: int) -> int:
+    """The first of so many free ports, one after another."""
+    while True:
+        first = free_port()
+        with contextlib.suppress(OSError):
+            for port in range(first + 1, first + count):
+                _bound(port)
+            _told.update(range(first, first + count))
+            return first
+
+
 def _bound(port: int) -> int:
     with socket.socket() as probe:
         probe.bind(("", port))

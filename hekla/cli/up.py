@@ -129,6 +129,11 @@ def parser() -> Parser:
         help="a directory into which the scheduler records what goes into its cycles, for `hekla replay` and `hekla simulate`",
     )
     flag(
+        "--metrics-port",
+        type=int,
+        help="port on 127.0.0.1 of the scheduler's /metrics, the next port is the controllers'; 0: none (default: 0)",
+    )
+    flag(
         "--timeout",
         type=float,
         default=60.0,
@@ -284,6 +289,7 @@ RANGES = {
     "nodes": (0, 250),
     "fake_node_pods": (1, 100_000),
     "max_job_pods": (0, 2**31 - 1),
+    "metrics_port": (0, 65534),
 }
 """Flag of a whole number -> its least and largest value."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import subprocess
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -38,9 +38,16 @@ def program() -> Path:
 
 
 @contextmanager
-def running(program: Path, where: Path, jobs: list[Any]) -> Iterator[str]:
-    """The address of a Prometheus that scrapes these."""
-    (where / "prometheus.yml").write_text(json.dumps({"scrape_configs": jobs}))
+def running(
+    program: Path, where: Path, jobs: list[Any], rules: Sequence[Path] = ()
+) -> Iterator[str]:
+    """The address of a Prometheus that scrapes these, and evaluates these files of rules."""
+    settings = {
+        "global": {"evaluation_interval": "1s"},
+        "rule_files": [str(path) for path in rules],
+        "scrape_configs": jobs,
+    }
+    (where / "prometheus.yml").write_text(json.dumps(settings))
     port = free_port()
     with (where / "log").open("w") as log:
         process = subprocess.Popen(

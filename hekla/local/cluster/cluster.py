@@ -63,6 +63,8 @@ class Settings(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """A policy file of the user's own; empty is scheduler.yaml in the cluster's directory."""
     record: str = ""
     """Where the scheduler records what goes into its cycles; empty is nowhere."""
+    metrics_port: int = 0
+    """Port on 127.0.0.1 of the scheduler's metrics, the next is the controllers'; 0 is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,7 +372,10 @@ class Cluster:
                     f"--client-ca-file={self.pki / 'ca.crt'}",
                 ),
             ),
-            Program("controllers", ("controllers", internal, alone, home, *own_bound)),
+            Program(
+                "controllers",
+                ("controllers", internal, alone, home, *own_bound, *metrics(settings, 1)),
+            ),
             Program(
                 "scheduler",
                 (
@@ -382,6 +387,7 @@ class Cluster:
                     f"--scheduler-conf={settings.scheduler_conf or self.policy}",
                     f"--learned-walltimes={self.directory / 'walltimes.db'}",
                     *optional("record", settings.record),
+                    *metrics(settings, 0),
                     "--snapshot-address=127.0.0.1:0",
                     f"--client-ca-file={self.pki / 'ca.crt'}",
                 ),
@@ -401,6 +407,13 @@ class Cluster:
                 ),
             ),
         ]
+
+
+def metrics(settings: Settings, number: int) -> list[str]:
+    """The flags of the `number`th daemon that serves metrics; none where no port is set."""
+    if not settings.metrics_port:
+        return []
+    return ["--enable-metrics", f"--listen-address=127.0.0.1:{settings.metrics_port + number}"]
 
 
 def optional(flag: str, value: object, default: object = "") -> list[str]:
