@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shutil
-import signal
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -23,46 +19,14 @@ from hekla.engine.world import World
 from hekla.kube.errors import ApiError, NotFound
 from hekla.local.kubelet.nodes.own_nodes import FAKE_NAME
 from hekla.scheduler.node_usage import LoadCollector
-from tests.apiserver_process import ApiServerProcess
 from tests.kubelet.live_cluster import NODE_NAME, PATIENCE, POD, Cluster, cluster
+from tests.metrics_server.process import MetricsServerProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 METRICS = "/apis/metrics.k8s.io/v1beta1"
 API_SERVICE = "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.metrics.k8s.io"
 
 FAKE = f"{FAKE_NAME}-0"
-
-
-class MetricsServerProcess:
-    """One `hekla metrics-server`."""
-
-    def __init__(self, directory: Path, server: ApiServerProcess) -> None:
-        pki = server.pki
-        self.log = directory / "metrics-server.log"
-        self.command = [
-            sys.executable,
-            "-m",
-            "hekla",
-            "metrics-server",
-            f"--kubeconfig={server.internal_kubeconfig}",
-            "--metric-resolution=1s",
-            f"--tls-cert-file={pki / 'metrics-server.crt'}",
-            f"--tls-private-key-file={pki / 'metrics-server.key'}",
-            f"--tls-ca-file={pki / 'ca.crt'}",
-            f"--requestheader-client-ca-file={pki / 'front-proxy-ca.crt'}",
-        ]
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        with self.log.open("ab") as output:
-            self.process = subprocess.Popen(
-                self.command, stdout=output, stderr=output, start_new_session=True
-            )
-
-    def kill(self) -> None:
-        if self.process is not None and self.process.poll() is None:
-            os.kill(self.process.pid, signal.SIGKILL)
-            self.process.wait(30)
 
 
 class Live:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from hekla.api.kinds import read_as
 from hekla.api.kubernetes.apiextensions import CUSTOM_RESOURCE_DEFINITION
@@ -36,7 +37,13 @@ from hekla.kube.controller import Controller, run
 from hekla.kube.daemon import Daemon, connection_flags
 from hekla.kube.daemon import main as run_daemon
 from hekla.kube.events import Recorder
-from hekla.kube.flags import SECONDS, TEXT, Flag
+from hekla.kube.flags import NUMBER, SECONDS, TEXT, Flag, between
+from hekla.local.controller_manager.autoscaling.controller import (
+    AUTOSCALER,
+    AutoscalingController,
+)
+from hekla.local.controller_manager.autoscaling.controller import Settings as AutoscalingSettings
+from hekla.local.controller_manager.autoscaling.replicas import Patience
 from hekla.local.controller_manager.budgets import BudgetController
 from hekla.local.controller_manager.garbage import GarbageCollector, Owned
 from hekla.local.controller_manager.namespaces import (
@@ -86,6 +93,9 @@ def node_of(pod: Pod) -> tuple[str, ...]:
     return (pod.spec.node_name,) if pod.spec.node_name else ()
 
 
+AUTOSCALING = AutoscalingSettings()
+
+
 class Manager:
     """The controllers and the caches that they share."""
 
@@ -97,6 +107,7 @@ class Manager:
         storage: Path | None,
         grace: float,
         authority: Authority | None,
+        autoscaling: AutoscalingSettings = AUTOSCALING,
     ) -> None:
         by_namespace = {"namespace": in_namespace}
         pods: Cache[Pod] = Cache(
@@ -187,6 +198,13 @@ class Manager:
             ),
             ProtectionController(client, volumes, claims, pods),
             *workload_controllers(client, pods, claims, recorder),
+            AutoscalingController(
+                client,
+                Cache(client, AUTOSCALER),
+                self.collector.plural_of,
+                recorder,
+                autoscaling,
+            ),
             self.collector,
         ]
         slices = Cache(client, RESOURCE_SLICE.untyped)
@@ -219,7 +237,24 @@ FLAGS = (
     Flag("cluster-signing-cert-file", TEXT, "", "certificate of the authority that signs approved requests; empty to sign none"),
     Flag("cluster-signing-key-file", TEXT, "", "its key"),
     Flag("storage-dir", TEXT, "", 'directory below which volumes of the class "standard" are made; empty for no such class'),
+    Flag("horizontal-pod-autoscaler-sync-period", SECONDS, 15.0, "how often autoscalers look at their targets", check=between(0.1, 3600)),
+    Flag("horizontal-pod-autoscaler-tolerance", NUMBER, 0.1, "how far use may be from its target without consequence", check=between(0, 1)),
+    Flag("horizontal-pod-autoscaler-downscale-stabilization", SECONDS, 300.0, "for so long the highest number that was asked for stays"),
+    Flag("horizontal-pod-autoscaler-cpu-initialization-period", SECONDS, 300.0, "age of pods whose cpu counts only once they are ready"),
+    Flag("horizontal-pod-autoscaler-initial-readiness-delay", SECONDS, 30.0, "age at which a pod may be unready at first"),
 )  # fmt: skip
+
+
+def autoscaling_of(options: Any) -> AutoscalingSettings:
+    return AutoscalingSettings(
+        options.horizontal_pod_autoscaler_sync_period,
+        options.horizontal_pod_autoscaler_tolerance,
+        options.horizontal_pod_autoscaler_downscale_stabilization,
+        Patience(
+            options.horizontal_pod_autoscaler_cpu_initialization_period,
+            options.horizontal_pod_autoscaler_initial_readiness_delay,
+        ),
+    )
 
 
 async def work(daemon: Daemon) -> None:
@@ -233,9 +268,15 @@ async def work(daemon: Daemon) -> None:
         files = daemon.options.cluster_signing_cert_file, daemon.options.cluster_signing_key_file
         authority = Authority(Path(files[0]), Path(files[1])) if all(files) else None
         grace = daemon.options.node_monitor_grace_period
-        await Manager(daemon.client, recorder, certificate, storage, grace, authority).run(
-            notify.ready
-        )
+        await Manager(
+            daemon.client,
+            recorder,
+            certificate,
+            storage,
+            grace,
+            authority,
+            autoscaling_of(daemon.options),
+        ).run(notify.ready)
     finally:
         await recorder.close()
 

@@ -1,0 +1,1 @@
+"""HorizontalPodAutoscalers: as many replicas as what the pods use asks for."""
