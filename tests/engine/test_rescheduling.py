@@ -151,6 +151,41 @@ def test_nobody_moves_from_one_busy_node_to_another() -> None:
     assert not any(rounds(here))
 
 
+def test_nobody_moves_to_a_node_that_would_be_busy_by_it() -> None:
+    here = of_the_page()
+    here.nodes("cool", cpu=3)  # Two cpus of three are more than the target's 60 %.
+    assert not any(rounds(here))
+
+
+def test_who_makes_every_node_busy_stays_in_the_end_and_is_told() -> None:
+    """The pods use more than they ask for, so that wherever they are their node is busy."""
+    here = of_the_page()
+
+    def one_round() -> tuple[list[str], list[str]]:
+        """Who is evicted and what is told, until all are back; then the averages have moved."""
+        told, gone = [], []
+        here.now += 601
+        for _ in range(3):
+            here.now += 1
+            decisions = here.run()
+            gone += [one.pod for one in decisions.evictions]
+            told += [one.message for one in decisions.events if one.reason == "EvictionHeldBack"]
+            here.settle(coming_back=True)
+        busier = max(("hot", "cool"), key=lambda node: on(here, node))
+        measure(here, **{node: 90 if node == busier else 5 for node in ("hot", "cool")})
+        return told, gone
+
+    seen = [one_round() for _ in range(40)]
+    told, gone = ([one for each in column for one in each] for column in zip(*seen))
+    assert 6 < len(gone) < 3 * 6 + 6
+    assert told == [
+        "shuffle evicts none of its pods: its pods have been moved off busy nodes time and again, "
+        "and no queue, node or job has changed since"
+    ]
+    here.queue("another")
+    assert one_round()[1], "something outside has changed"
+
+
 def test_a_pod_that_belongs_to_its_node_stays() -> None:
     here = of_the_page()
     for number in range(6):

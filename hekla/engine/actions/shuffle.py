@@ -30,3 +30,4 @@ class Shuffle:
             statement = session.statement()
             statement.evict(task, self.name)
             statement.commit()
+            session.state.transfers.moved(task)

@@ -26,7 +26,7 @@ from hekla.engine.model.decisions import Event, EvictionNotice
 from hekla.engine.model.evictions.notices import Notice
 from hekla.engine.model.resources import Amounts
 from hekla.engine.model.tasks import Job, Task
-from hekla.engine.model.transfers import IN_VAIN, OTHERS
+from hekla.engine.model.transfers import IN_VAIN, MOVED, MOVES, OTHERS
 
 
 class TimedTurns(Protocol):
@@ -195,9 +195,10 @@ class Session(CycleView):
                     if taker == OTHERS
                     else f"{taker} took room from {whose}, and no queue, node or job has changed since"
                 )
-                self.event(
-                    job, "Normal", "EvictionHeldBack", f"{action} evicts nobody for it: {gave}"
-                )
+                said = f"{action} evicts nobody for it: {gave}"
+                if taker == MOVES:
+                    said = f"{action} evicts none of its pods: {MOVED}"
+                self.event(job, "Normal", "EvictionHeldBack", said)
 
     def warn_once(self, kind: str, key: str, reason: str, problem: str) -> None:
         """An event on an object, once for the same words; without words it has no such problem."""

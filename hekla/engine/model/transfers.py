@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
 MOST_IN_VAIN = 3
 """How often others are evicted for a pod that each time does not get the room."""
+MOST_MOVES = 3
+"""How often each pod of a job is moved off busy nodes, in the mean."""
 Barred = frozenset[str]
+MOVES = "moves"
+MOVED = "its pods have been moved off busy nodes time and again, and no queue, node or job has changed since"
 IN_VAIN = "what was freed for it went to others each time, and nothing else has changed since"
 OTHERS = "others"
 _NOBODY: Barred = frozenset()
@@ -72,6 +76,8 @@ class Transfers:
         """Lineages of which pods were evicted: their pods go and come because of that."""
         self.in_vain: dict[str, int] = {}
         """Pod -> how often others were evicted for it, which has no place yet."""
+        self.moves: dict[str, int] = {}
+        """Lineage -> how many of its pods were moved for the sake of their nodes."""
         self.fragmented = float("inf")
         """How fragmented the nodes were when pods were last moved because of that: as long as
         nothing outside changes, this must fall before more are moved."""
@@ -90,6 +96,16 @@ class Transfers:
             self.queues.took(preemptor.queue, job.queue)
         else:
             self.jobs.took(preemptor.lineage, job.lineage)
+
+    def moved(self, task: Task) -> None:
+        """A pod is evicted for the sake of its node."""
+        if task.job is not None:
+            lineage = task.job.lineage
+            self.moves[lineage] = self.moves.get(lineage, 0) + 1
+
+    def moved_enough(self, job: Job) -> bool:
+        """Whether the pods of a job stay, because wherever they are their node is busy."""
+        return self.moves.get(job.lineage, 0) >= MOST_MOVES * len(job.tasks)
 
     def claimed(self, task: Task) -> None:
         """Others are evicted for a pod, which has the room yet to take."""

@@ -4,10 +4,13 @@ is evicted any more."""
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from hekla.engine.framework.policy import Policy
 from hekla.engine.model.decisions import Decisions
+from hekla.engine.model.resources import CPU, MEMORY
 from hekla.engine.world import World, policy
 
 PLACING = ["predicates", "nodeorder"]
@@ -34,6 +37,35 @@ LAYOUTS: dict[str, tuple[list[Any], str]] = {
     "proportion, gangs": ([["priority", "gang", "conformance"], ["predicates", "proportion", "nodeorder"]], GANGS),
     "drf": ([["gang", {"name": "drf", "enableHierarchy": True}], PLACING], BOTH),
 }  # fmt: skip
+RESCHEDULING = {
+    "name": "rescheduling",
+    "arguments": {
+        "interval": "0s",
+        "metricsPeriod": "10m",
+        "strategies": [
+            {
+                "name": "lowNodeUtilization",
+                "params": {
+                    "thresholds": {"cpu": 40, "memory": 60},
+                    "targetThresholds": {"cpu": 60, "memory": 80},
+                },
+            }
+        ],
+    },
+}
+"""At each cycle."""
+CALM = "enqueue, allocate, backfill, shuffle"
+MOVING: dict[str, tuple[list[Any], str]] = {
+    "rescheduling": ([["priority", "gang", RESCHEDULING], ["predicates", "usage", "nodeorder"]], CALM),
+    "rescheduling, packed": ([["priority", "gang", RESCHEDULING], ["predicates", "binpack"]], CALM),
+    "rescheduling, capacity": ([["priority", "gang", "conformance", RESCHEDULING],
+                                ["predicates", "capacity", "usage", "nodeorder"]], f"{RECLAIM}, shuffle"),
+    "rescheduling, proportion": ([["priority", "gang", "conformance", RESCHEDULING],
+                                  ["overcommit", "drf", "proportion", "usage", *PLACING]], f"{BOTH}, shuffle"),
+    "rescheduling, all actions": ([["priority", "gang", "conformance", "capacity", RESCHEDULING],
+                                   ["drf", "usage", *PLACING]], f"shuffle, {ALL}"),
+}  # fmt: skip
+"""Layouts in which pods are moved off busy nodes."""
 MOST_CYCLES = 60
 
 
@@ -49,10 +81,32 @@ class Settled(NamedTuple):
 def turn(world: World) -> Decisions:
     """One cycle; all that is evicted comes back at once."""
     world.now += 1
+    if "shuffle" in world.policy.actions:
+        measure(world)
     decisions = world.run()
     assert decisions.problems == []
     world.settle(coming_back=True)
     return decisions
+
+
+def measure(world: World) -> None:
+    """Each pod uses half of what it asks for to half as much again, by its name."""
+    nodes = world.state.nodes
+    usage: dict[str, Mapping[str, Any]] = {}
+    for name, row in nodes.rows.items():
+        percent = [0.0, 0.0]
+        for task in nodes.tasks[row].values():
+            part = 0.5 + crc32(task.key.encode()) % 101 / 100
+            for number, resource in enumerate((CPU, MEMORY)):
+                whole = nodes.capacity(nodes.space.column(resource))[row]
+                percent[number] += 100 * part * task.request.amounts.get(resource, 0.0) / whole
+        usage[name] = {
+            "cpu_usage_avg_percent": {"10m": percent[0]},
+            "memory_usage_avg_percent": {"10m": percent[1]},
+            "metrics_age_seconds": 0,
+        }
+    world.state.others["NodeUsage"] = usage
+    world.state.version += 1
 
 
 def settled(world: World, most: int = MOST_CYCLES, still_for: int = 2) -> Settled:
@@ -92,7 +146,7 @@ def two_queues(
 ) -> World:
     """The set-up of the report: 8 nodes of 4 cpu, two queues that deserve 12 each, and each asks
     for all 32."""
-    tiers, actions = LAYOUTS[layout]
+    tiers, actions = (LAYOUTS | MOVING)[layout]
     world = World(rules or policy(tiers=tiers, actions=actions), default_queue=False)
     world.nodes(*(f"n{number}" for number in range(8)), cpu=4, memory="64Gi")
     world.queue("root")
@@ -120,7 +174,7 @@ def two_queues(
 def drawn(layout: str, seed: int) -> World:
     """Up to six nodes, five queues, twelve jobs, of every kind that makes queues disagree."""
     draw = random.Random(seed)
-    tiers, actions = LAYOUTS[layout]
+    tiers, actions = (LAYOUTS | MOVING)[layout]
     world = World(policy(tiers=tiers, actions=actions), default_queue=False)
     for level, value in (("low", 1), ("mid", 50), ("high", 100)):
         world.priority_class(level, value)

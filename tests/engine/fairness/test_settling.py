@@ -18,6 +18,7 @@ from hekla.engine.policies import read_policy
 from hekla.engine.world import World, policy
 from tests.engine.fairness.settling import (
     LAYOUTS,
+    MOVING,
     RECLAIM,
     Settled,
     drawn,
@@ -64,7 +65,7 @@ def test_the_layouts_of_the_page_give_back(block: str, jobs: str) -> None:
     assert (held(world)["qx"], held(world)["qy"]) == (16000, 16000)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", [*LAYOUTS, *MOVING])
 def test_random_clusters_settle(layout: str) -> None:
     for seed in range(SEEDS):
         assert played(layout, seed).quiet, seed
@@ -80,6 +81,23 @@ def test_circles_that_the_shares_allow_are_broken(layout: str, seed: int) -> Non
     found: Settled = played(layout, seed)
     assert found.quiet
     assert found.evictions < 30
+
+
+@pytest.mark.parametrize(
+    ("layout", "seed"),
+    [
+        ("rescheduling", 9),
+        ("rescheduling", 19),
+        ("rescheduling, packed", 3),
+        ("rescheduling, capacity", 42),
+    ],
+)
+def test_moves_off_busy_nodes_come_to_an_end(layout: str, seed: int) -> None:
+    """Found among random clusters: a pod that makes busy whatever node it is on, two that change
+    places, nodes that look idle once they are left, moves that queues take part in."""
+    found = played(layout, seed)
+    assert found.quiet
+    assert found.evictions <= 3 * len(found.world.pods)
 
 
 def test_a_claim_is_for_what_is_short() -> None:

@@ -15,6 +15,7 @@ from hekla.engine.framework.session import session_of
 from hekla.engine.model.durations import seconds
 from hekla.engine.model.resources import CPU, MEMORY, Floats
 from hekla.engine.model.tasks import NOWHERE, Status, Task
+from hekla.engine.model.transfers import MOVES
 from hekla.engine.placement.landing import Landing
 from hekla.engine.plugins.placement.numaaware import guaranteed
 
@@ -111,6 +112,8 @@ class Rescheduling(Plugin):
         for task in candidates:
             if task.preemptable and task.status is Status.RUNNING:
                 on_row.setdefault(task.row, []).append(task)
+        there: Floats = usage.copy()
+        """With the pods that land there."""
         landing = Landing(self.session, "shuffle")
         try:
             rows = np.flatnonzero(high)
@@ -119,14 +122,28 @@ class Rescheduling(Plugin):
                 for task in sorted(on_row.get(row, ()), key=_least_missed):
                     if not (load >= target[:, 0]).any() or (room == 0).any():
                         break
-                    if landing.moves(task, high) == NOWHERE:
+                    if self._stays(task):
                         continue
                     asked = np.array([task.request.amounts[CPU], task.request.amounts[MEMORY]])
+                    part = asked[:, None] / np.where(whole > 0, whole, 1.0) * 100.0
+                    too_busy = ((there + part > target) & (part > 0)).any(axis=0)
+                    found = landing.moves(task, high | too_busy)
+                    if found == NOWHERE:
+                        continue
                     room -= asked
-                    load -= asked / np.where(whole[:, row] > 0, whole[:, row], 1.0) * 100.0
+                    load -= part[:, row]
+                    there[:, found] += part[:, found]
         finally:
             landing.undo()
         return landing.moved
+
+    def _stays(self, task: Task) -> bool:
+        """Whether a pod was moved often enough, which its job is told."""
+        job = task.job
+        if job is None or not self.session.state.transfers.moved_enough(job):
+            return False
+        self.session.hold_back(job, (MOVES,), "shuffle")
+        return True
 
     def _usage(self) -> Floats:
         """`[2, nodes]`: cpu and memory in use, in percent, averaged over the period; 0 where nobody
