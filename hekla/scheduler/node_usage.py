@@ -9,37 +9,26 @@ plugins-placement 11.
 from __future__ import annotations
 
 import asyncio
-import base64
-import json
 import logging
-import math
-import ssl
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
-from urllib.parse import urlencode
+from typing import NamedTuple
 
-from hekla.api.text import quantity
-from hekla.api.text.times import instant
 from hekla.engine.model.resources import CPU, MEMORY
 from hekla.engine.model.state import State
 from hekla.engine.plugins.placement.usage import PERIOD, interval
 from hekla.kube.client import Client
 from hekla.kube.errors import ApiError
 from hekla.kube.http.client import TransportError
+from hekla.monitoring import cluster_metrics, prometheus
+from hekla.monitoring.http import ROUND, address_of, fetch
 
 log = logging.getLogger(__name__)
 
 PROMETHEUS, ADAPTOR, ELASTICSEARCH = "prometheus", "prometheus_adaptor", "elasticsearch"
 METRICS_SERVER = "metrics_server"
-ROUND = 60.0
-"""Seconds that one round of questions may take."""
 AT_ONCE = 8
-LARGEST = 1 << 20
-"""Bytes of the largest answer that is read."""
-CUSTOM_METRICS = "/apis/custom.metrics.k8s.io/v1beta2"
-NODE_METRICS = "/apis/metrics.k8s.io/v1beta1/nodes"
 WINDOW = 600.0
 """Seconds over which usage is averaged, by whoever measures it or here."""
 FAILURES = (OSError, ValueError, TypeError, KeyError, AttributeError, ApiError, TransportError)
@@ -176,15 +165,8 @@ class LoadCollector:
         values = []
         for query in (cpu_query(node), memory_query(node)):
             try:
-                answer = fetch(
-                    f"{_address(settings)}/api/v1/query?{urlencode({'query': query})}", settings
-                )
-                found = (
-                    answer["data"]["result"]
-                    if answer["data"].get("resultType", "vector") == "vector"
-                    else []
-                )
-                values.append(_sound(float(found[0]["value"][1])) if found else 0.0)
+                rows = prometheus.vector(settings, query)
+                values.append(rows[0].value if rows else 0.0)
             except FAILURES as error:
                 self.complain(f"prometheus does not say what {node} uses: {error}")
                 values.append(0.0)
@@ -195,14 +177,13 @@ class LoadCollector:
         values."""
         seen: dict[str, dict[str, tuple[float, float]]] = {}
         for metric in ("node_cpu_usage_avg", "node_memory_usage_avg"):
-            answer = await self.client.request("GET", f"{CUSTOM_METRICS}/nodes/*/{metric}")
-            for item in json.loads(answer.body).get("items") or ():
-                name = item["describedObject"]["name"]
+            for name, (value, at) in (
+                await cluster_metrics.node_metric(self.client, metric)
+            ).items():
                 if name not in self.state.nodes.rows:
                     log.warning("the load of node %s is measured, but there is no such node", name)
                     continue
-                value = quantity.milli(item["value"]) / 10.0  # thousandths of one to percent
-                seen.setdefault(name, {})[metric] = value, instant(item["timestamp"])
+                seen.setdefault(name, {})[metric] = 100.0 * value, at
         return {
             name: Load(
                 both.get("node_cpu_usage_avg", (0.0, 0.0))[0],
@@ -215,20 +196,15 @@ class LoadCollector:
     async def metrics_server(self) -> dict[str, Load]:
         """The usage of nodes at this moment by the resource metrics API, in percent of what the
         machine has; nodes that it does not name keep their values."""
-        answer = await self.client.request("GET", NODE_METRICS)
         table = self.state.nodes
         cores, memory = (table.capacity(table.space.column(one)) for one in (CPU, MEMORY))
         found = {}
-        for item in json.loads(answer.body).get("items") or ():
-            row = table.rows.get(item["metadata"]["name"])
-            if row is None:
-                continue
-            usage = item["usage"]
-            found[item["metadata"]["name"]] = Load(
-                _percent(quantity.milli(usage["cpu"]), cores[row]),
-                _percent(quantity.milli(usage["memory"]) / 1000, memory[row]),
-                instant(item["timestamp"]),
-            )
+        for name, usage in (await cluster_metrics.node_usage(self.client)).items():
+            row = table.rows.get(name)
+            if row is not None:
+                found[name] = Load(
+                    _percent(usage.cpu, cores[row]), _percent(usage.memory, memory[row]), usage.at
+                )
         return found
 
     def elasticsearch(self, settings: Mapping[str, str], node: str) -> Load:
@@ -254,7 +230,8 @@ class LoadCollector:
         }
         index = settings.get("elasticsearch.index") or "metricbeat-*"
         found = (
-            fetch(f"{_address(settings)}/{index}/_search", settings, body).get("aggregations") or {}
+            fetch(f"{address_of(settings)}/{index}/_search", settings, body).get("aggregations")
+            or {}
         )
         cpu, memory = (
             100.0 * float((found.get(name) or {}).get("value") or 0.0) for name in ("cpu", "mem")
@@ -262,44 +239,5 @@ class LoadCollector:
         return Load(cpu, memory, time.time())
 
 
-def _address(settings: Mapping[str, str]) -> str:
-    return settings.get("address", "").rstrip("/")
-
-
 def _percent(used: float, whole: float) -> float:
     return 100.0 * used / whole if whole > 0 else 0.0
-
-
-def _sound(value: float) -> float:
-    return value if math.isfinite(value) else 0.0
-
-
-def fetch(url: str, settings: Mapping[str, str], body: Any = None) -> Any:
-    """Ask and wait for the answer.  Raises OSError, and ValueError for an answer that is no JSON or
-    too large."""
-    from urllib.request import Request, urlopen
-
-    if not url.startswith(("http://", "https://")):
-        raise ValueError(
-            f"address {settings.get('address', '')!r} begins with neither http:// nor https://"
-        )
-    headers = {"Content-Type": "application/json"}
-    user = settings.get("elasticsearch.username", "")
-    if user:
-        secret = base64.b64encode(
-            f"{user}:{settings.get('elasticsearch.password', '')}".encode()
-        ).decode()
-        headers["Authorization"] = f"Basic {secret}"
-    context = None
-    if url.startswith("https://"):
-        context = ssl.create_default_context()
-        if settings.get("tls.insecureSkipVerify") == "true":
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    request = Request(
-        url, data=None if body is None else json.dumps(body).encode(), headers=headers
-    )
-    with urlopen(request, timeout=ROUND, context=context) as response:
-        answer = response.read(LARGEST + 1)
-    if len(answer) > LARGEST:
-        raise ValueError(f"the answer of {url.partition('?')[0]} is larger than {LARGEST} bytes")
-    return json.loads(answer)
