@@ -48,6 +48,7 @@ MODULES = (
     "benchmarks.controllers",
     "benchmarks.end_to_end",
     "benchmarks.daemon",
+    "benchmarks.descheduler.cycle",
     "benchmarks.kube_apiserver.reference",
     "benchmarks.engine_scaling",
     "benchmarks.kube_apiserver.cost",

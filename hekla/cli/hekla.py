@@ -75,6 +75,9 @@ DAEMONS = {
         "a scheduler of pods by themselves, without queues and gangs",
     ),
     "controllers": Command("hekla.controllers.daemon", "the batch controllers"),
+    "descheduler": Command(
+        "hekla.descheduler.daemon", "evicts pods that sit badly, so that they are placed anew"
+    ),
     "hypernode-controllers": Command(
         "hekla.controllers.hypernode.daemon", "the hypernode controllers alone"
     ),

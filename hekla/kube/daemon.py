@@ -210,12 +210,14 @@ def main(
     connect: bool = True,
     pool: int = 32,
     prepare: Callable[[Daemon], None] | None = None,
+    listen: Run | None = None,
 ) -> int:
     """Run a daemon to its end; returns the exit code.
 
     `flags`: the daemon's own flags and the groups above that it wants; those of the log and
     --version are added.  `connect`: whether it needs an API server (the API server itself does
-    not).  `prepare` is called before the daemon waits to lead.
+    not).  `prepare` is called before the daemon waits to lead, and `listen` where it has ports of its
+    own to open then.
     """
     try:
         options = parse((*flags, *logs.FLAGS, VERSION_FLAG), argv, program=f"hekla {program}")
@@ -238,7 +240,7 @@ def main(
             daemon.connect(pool)
         if prepare is not None:
             prepare(daemon)
-        return run_loop(_live(daemon, run))
+        return run_loop(_live(daemon, run, listen))
     except (ConfigError, DaemonError, LeadershipLost) as error:
         log.critical("%s", error)
         if not options.logtostderr:
@@ -258,8 +260,8 @@ def run_loop(coroutine: Coroutine[Any, Any, T]) -> T:
     return uvloop.run(coroutine)
 
 
-async def _live(daemon: Daemon, run: Run) -> int:
-    work = asyncio.ensure_future(_work(daemon, run))
+async def _live(daemon: Daemon, run: Run, listen: Run | None) -> int:
+    work = asyncio.ensure_future(_work(daemon, run, listen))
     stopped_by = _on_signals(work)
     try:
         await work
@@ -273,8 +275,10 @@ async def _live(daemon: Daemon, run: Run) -> int:
         await daemon.close()
 
 
-async def _work(daemon: Daemon, run: Run) -> None:
+async def _work(daemon: Daemon, run: Run, listen: Run | None) -> None:
     await _listen(daemon)
+    if listen is not None:
+        await listen(daemon)
     if daemon._client is not None:
         await wait_for_server(daemon.client)
     options = daemon.options

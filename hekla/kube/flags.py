@@ -86,6 +86,10 @@ class Options:
     def given(self, name: str) -> bool:
         return name in self._given
 
+    def changed(self, **values: Any) -> Options:
+        """The same options with other values."""
+        return Options({**self._values, **values}, self._given, self.rest)
+
 
 def parse(
     flags: Sequence[Flag], argv: Sequence[str], *, program: str = "", positional: bool = False

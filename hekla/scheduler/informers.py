@@ -11,10 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable
-from sys import intern
 from typing import Any, NamedTuple
-
-import msgspec
 
 from hekla.api import nodeinfo, reservation, scheduling, shard, topology
 from hekla.api.kinds import Kind
@@ -23,6 +20,7 @@ from hekla.engine.model.shards import NONE
 from hekla.engine.model.state import State
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
+from hekla.kube.identity import identified
 from hekla.kube.objects import uid_of, version_of
 from hekla.scheduler import partial_pods
 from hekla.scheduler.devices import DEFAULT_MAP
@@ -171,37 +169,6 @@ class RejectedObject(NamedTuple):
     key: str
     uid: str
     reason: str
-
-
-class Identity(msgspec.Struct, rename="camel", gc=False):
-    """The metadata that stays of an object."""
-
-    name: str
-    namespace: str
-    uid: str
-    resource_version: str
-
-
-class Identified(msgspec.Struct, gc=False):
-    """What stays of an object once the engine has read it."""
-
-    metadata: Identity
-
-
-def identified(tree: Tree) -> Identified:
-    """The identity of an object."""
-    metadata = tree["metadata"]
-    namespace = metadata.get("namespace") or ""
-    if type(namespace) is str:  # the engine has refused any other
-        namespace = intern(namespace)
-    return Identified(
-        Identity(
-            metadata["name"],
-            namespace,
-            metadata.get("uid") or "",
-            metadata.get("resourceVersion") or "",
-        )
-    )
 
 
 class Informers:

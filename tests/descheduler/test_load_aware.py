@@ -30,6 +30,7 @@ USED = {"a1": (300.0, 0.0), "a2": (700.0, 0.0), "a3": (500.0, 0.0), "a4": (100.0
 SKEWED = measured({"a": (9000, 0), "b": (5000, 0), "c": (1000, 0)}, USED)
 
 
+@pytest.mark.scenario("descheduler", "A")
 def test_percentages_refer_to_what_is_allocatable() -> None:
     memory = 3287692 * 1024
     assert [percent_of(1220, 1930), percent_of(3038982964, memory), percent_of(11, 29)] == [
@@ -39,6 +40,7 @@ def test_percentages_refer_to_what_is_allocatable() -> None:
     ]
 
 
+@pytest.mark.scenario("descheduler", "B")
 def test_nodes_that_are_furthest_over_come_first() -> None:
     memory = 3287692 * 1024
     used = {
@@ -59,7 +61,8 @@ def test_nodes_that_are_furthest_over_come_first() -> None:
     assert [one.node.name for one in ordered] == ["node3", "node1", "node2"]
 
 
-def test_e_the_hot_node_is_relieved_largest_first_until_it_is_not_hot() -> None:
+@pytest.mark.scenario("descheduler", "E")
+def test_the_hot_node_is_relieved_largest_first_until_it_is_not_hot() -> None:
     ran = run(policy(), cluster(), SKEWED)
     assert ran.names == ["a2", "a3"]  # 9000 - 700 - 500 = 7800
     assert ran.evictions[0].reason == "node a is over its target: cpu 90% > 80%"
@@ -67,36 +70,42 @@ def test_e_the_hot_node_is_relieved_largest_first_until_it_is_not_hot() -> None:
     assert ran.report.ratios["a", "cpu"] == pytest.approx(0.9)
 
 
-def test_f_more_under_used_nodes_than_numberofnodes() -> None:
+@pytest.mark.scenario("descheduler", "F")
+def test_more_under_used_nodes_than_numberofnodes() -> None:
     assert run(policy(f"{STANDARD}, numberOfNodes: 1"), cluster(), SKEWED).names == []
     two = measured({"a": (9000, 0), "b": (2000, 0), "c": (1000, 0)}, USED)
     assert run(policy(f"{STANDARD}, numberOfNodes: 1"), cluster(), two).names == ["a2", "a3"]
 
 
-def test_g_a_cordoned_node_takes_nothing_but_may_be_relieved() -> None:
+@pytest.mark.scenario("descheduler", "G")
+def test_a_cordoned_node_takes_nothing_but_may_be_relieved() -> None:
     assert run(policy(), cluster(unschedulable=True), SKEWED).names == []
     hot = cluster()
     hot.nodes["a"].unschedulable = True
     assert run(policy(), hot, SKEWED).names == ["a2", "a3"]
 
 
-def test_h_all_cool_or_none_hot() -> None:
+@pytest.mark.scenario("descheduler", "H")
+def test_all_cool_or_none_hot() -> None:
     for a in (2000.0, 7000.0):
         usage = measured({"a": (a, 0), "b": (2000, 0), "c": (1000, 0)}, USED)
         assert run(policy(), cluster(), usage).names == []
 
 
-def test_i_nobody_tolerates_the_taint() -> None:
+@pytest.mark.scenario("descheduler", "I")
+def test_nobody_tolerates_the_taint() -> None:
     assert run(policy(), cluster(taints=(Taint("gpu", "", "NoSchedule"),)), SKEWED).names == []
 
 
-def test_j_excluded_namespaces_count_as_load_but_stay() -> None:
+@pytest.mark.scenario("descheduler", "J")
+def test_excluded_namespaces_count_as_load_but_stay() -> None:
     pods = [pod("a1", "a", 100, namespace="kube-system"), pod("a2", "a", 100)]
     excluded = f"{STANDARD}, evictableNamespaces: {{exclude: [kube-system]}}"
     assert run(policy(excluded), cluster(pods), SKEWED).names == ["a2"]
 
 
-def test_k_a_pod_without_a_sample_is_last_and_counts_as_it_requests() -> None:
+@pytest.mark.scenario("descheduler", "K")
+def test_a_pod_without_a_sample_is_last_and_counts_as_it_requests() -> None:
     asked = {"new": 600, "a1": 100, "a4": 100, "later": 100, "last": 0}
     pods = [pod(name, "a", cpu, qos="Burstable") for name, cpu in asked.items()]
     pods[-1].created = NOW - 10**6
@@ -104,7 +113,8 @@ def test_k_a_pod_without_a_sample_is_last_and_counts_as_it_requests() -> None:
     assert run(policy(), cluster(pods), SKEWED).names == ["a1", "a4", "later", "new"]
 
 
-def test_l_a_node_that_is_hot_itself_is_no_place_to_go() -> None:
+@pytest.mark.scenario("descheduler", "L")
+def test_a_node_that_is_hot_itself_is_no_place_to_go() -> None:
     tables = Tables(
         [node("a", 10000), node("b", 20000), node("c", 1000)],
         [pod("a2", "a", 3000)],
@@ -114,7 +124,8 @@ def test_l_a_node_that_is_hot_itself_is_no_place_to_go() -> None:
     assert run(policy(f"{STANDARD}, nodeFit: true"), tables, usage).names == []
 
 
-def test_m_a_node_without_measurement_is_unknown_not_idle() -> None:
+@pytest.mark.scenario("descheduler", "M")
+def test_a_node_without_measurement_is_unknown_not_idle() -> None:
     ran = run(policy(), cluster(), measured({"a": (9000, 0), "b": (5000, 0)}, USED))
     assert ran.names == []
     assert ran.report.classes["c", "LoadAware"] == Class.UNKNOWN
@@ -126,12 +137,14 @@ def test_nothing_is_evicted_without_measurements() -> None:
     assert ran.report.problems == ["LoadAware evicts nothing: no node is measured"]
 
 
-def test_o_what_is_not_configured_never_decides() -> None:
+@pytest.mark.scenario("descheduler", "O")
+def test_what_is_not_configured_never_decides() -> None:
     usage = measured({"a": (1000, 2990), "b": (1000, 10), "c": (1000, 10)}, USED)
     assert run(policy(), cluster(), usage).names == []
 
 
-def test_p_deviation_from_the_measured_mean() -> None:
+@pytest.mark.scenario("descheduler", "P")
+def test_deviation_from_the_measured_mean() -> None:
     low, high = completed({"cpu": 10}, {"cpu": 10}, deviation=True)
     nodes = [(node(str(cpu), 100), {"cpu": float(cpu)}) for cpu in (40, 41, 60, 61, 48)]
     kinds = {one.node.name: one.classed() for one in loads(nodes, low, high, deviation=True)}
@@ -140,7 +153,8 @@ def test_p_deviation_from_the_measured_mean() -> None:
     }  # fmt: skip
 
 
-def test_q_the_destinations_fill_up() -> None:
+@pytest.mark.scenario("descheduler", "Q")
+def test_the_destinations_fill_up() -> None:
     tables = Tables(
         [node("a", 10000), node("b", 10000), node("c", 1000)],
         [pod(f"a{number}", "a", 100) for number in range(9)],
@@ -152,7 +166,8 @@ def test_q_the_destinations_fill_up() -> None:
     assert len(run(policy(), tables, usage).names) == 3  # 800 - 300 = 500: gone after the third
 
 
-def test_r_exactly_at_the_limits() -> None:
+@pytest.mark.scenario("descheduler", "R")
+def test_exactly_at_the_limits() -> None:
     low, high = completed({"cpu": 29}, {"cpu": 80})
     found = loads([(node("u", 100), {"cpu": 29.0}), (node("o", 100), {"cpu": 80.0})], low, high)
     assert [one.classed() for one in found] == [Class.UNDER, Class.APPROPRIATE]

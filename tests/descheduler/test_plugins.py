@@ -148,6 +148,18 @@ def test_taints(arguments: str, names: list[str]) -> None:
     assert run(profile("RemovePodsViolatingNodeTaints", arguments), here).names == names
 
 
+@pytest.mark.scenario("descheduler", "W")
+def test_a_taint_that_comes_between_two_cycles() -> None:
+    policy = profile("RemovePodsViolatingNodeTaints")
+    here = Tables(
+        [node("n1"), node("n2")],
+        [pod("p", "n1"), pod("tolerates", "n1", placement=tolerating("gpu"))],
+    )
+    assert run(policy, here).names == []
+    here.put_node(node("n1", taints=(Taint("gpu", "", "NoSchedule"),)))
+    assert run(policy, here).names == ["p"]
+
+
 def test_node_affinity() -> None:
     arguments = "{nodeAffinityType: [requiredDuringSchedulingIgnoredDuringExecution]}"
     here = Tables(
@@ -177,6 +189,7 @@ def test_anti_affinity_leaves_one_of_two_enemies() -> None:
     assert run(profile("RemovePodsViolatingInterPodAntiAffinity"), here).names == ["second"]
 
 
+@pytest.mark.scenario("descheduler", "X")
 def test_duplicates() -> None:
     policy = profile("RemoveDuplicates", point="balance")
     pods = [pod(f"p{number}", "n1", images=("web",)) for number in range(3)]
@@ -284,6 +297,7 @@ profiles:
 """
 
 
+@pytest.mark.scenario("descheduler", "Y")
 def test_plugins_run_as_they_are_enabled_and_a_pod_goes_once() -> None:
     here = Tables(
         [node("n1"), node("n2")],

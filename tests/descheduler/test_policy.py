@@ -47,6 +47,7 @@ profiles:
 """
 
 
+@pytest.mark.scenario("descheduler", "Z")
 def test_a_full_policy() -> None:
     policy = read(FULL)
     hot, hygiene = policy.profiles
@@ -61,6 +62,8 @@ def test_a_full_policy() -> None:
     )
 
 
+@pytest.mark.scenario("descheduler", "D")
+@pytest.mark.scenario("descheduler", "Z")
 def test_defaults() -> None:
     standard = LoadAwareArguments()
     assert (standard.duration, standard.number_of_nodes, standard.node_fit) == ("2m", 0, False)
@@ -98,6 +101,7 @@ def test_what_a_wrong_policy_is_told(before: str, after: str, message: str) -> N
     assert message in str(error.value)
 
 
+@pytest.mark.scenario("descheduler", "C")
 @pytest.mark.parametrize(
     ("low", "high", "message"),
     [
@@ -122,6 +126,7 @@ def test_thresholds(low: str, high: str, message: str) -> None:
     assert message in str(error.value)
 
 
+@pytest.mark.scenario("descheduler", "C")
 def test_deviations_may_cross() -> None:
     crossed = FULL.replace("{cpu: 20, memory: 20}", "{cpu: 90, memory: 20}")
     read(crossed.replace("numberOfNodes: 1", "useDeviationThresholds: true"))

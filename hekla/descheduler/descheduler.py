@@ -1,0 +1,217 @@
+"""Runs cycles: reads policy and usage, sends the evictions of the core, and says what became of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+from hekla.api.kubernetes import core
+from hekla.api.trees import Json
+from hekla.descheduler.cycle import cycle
+from hekla.descheduler.evictions import Eviction, Outcome
+from hekla.descheduler.informers import Informers
+from hekla.descheduler.metrics import Metrics
+from hekla.descheduler.policy.policy import Policy, PolicyError
+from hekla.descheduler.policy.reader import read_file
+from hekla.descheduler.session import Report
+from hekla.descheduler.sources import Sources
+from hekla.kube.client import Client
+from hekla.kube.errors import ApiError, NotFound, TooManyRequests
+from hekla.kube.events import Recorder
+from hekla.kube.http.client import TransportError
+
+log = logging.getLogger(__name__)
+
+COMPONENT = "sigs.k8s.io.descheduler"
+"""The source of events, as users of the original know it."""
+PATIENCE = 15.0
+"""Seconds for one eviction: a server that asks for another attempt later gets it in the next cycle."""
+
+
+class Descheduler:
+    """One descheduler."""
+
+    def __init__(
+        self,
+        client: Client,
+        recorder: Recorder,
+        metrics: Metrics,
+        policy_file: str,
+        *,
+        dry_run: bool = False,
+        me: Json,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`me`: the object that events about the descheduler itself are about."""
+        self.client = client
+        self.recorder = recorder
+        self.metrics = metrics
+        self.policy_file = policy_file
+        self.dry_run = dry_run
+        self.me = me
+        self.clock = clock
+        self.informers = Informers(client, clock)
+        self.sources = Sources(client, clock)
+
+    async def cycle(self) -> Report | None:
+        """Run one cycle; None where the policy cannot be used."""
+        began = self.clock()
+        try:
+            policy = read_file(self.policy_file)
+        except PolicyError as error:
+            self.metrics.policy_failed()
+            self._warn("Load Config Error", f"descheduler run err due to parameter error: {error}")
+            return None
+        warn_of_what_has_no_effect(policy)
+        usages = await self.sources.read(policy, self.informers.tables.nodes)
+        for (profile, strategy), usage in usages.items():
+            if usage.problem:
+                self.metrics.usage_failed(profile, strategy)
+                self._warn(
+                    "NoFreshUsage",
+                    f"{strategy} of profile {profile} evicts nothing: {usage.problem}",
+                )
+            elif usage.stale:
+                log.warning(
+                    "%d nodes have no measurement that is young enough; they are left alone",
+                    usage.stale,
+                )
+        self.informers.settle()
+        report = Report()
+        steps = cycle(
+            policy,
+            self.informers.tables,
+            began,
+            report,
+            usages=usages,
+            settling=self.informers.settling,
+            clock=time.monotonic,
+        )
+        answer: bool | None = None
+        while True:
+            try:
+                eviction = next(steps) if answer is None else steps.send(answer)
+            except StopIteration:
+                break
+            answer = await self.evict(eviction, policy)
+        for problem in report.problems:
+            log.error("%s", problem)
+        if report.skipped:
+            log.info("%s", report.skipped)
+        now = self.clock()
+        self.metrics.take(report, now - began, now)
+        self._say(report, now - began)
+        return report
+
+    def _say(self, report: Report, seconds: float) -> None:
+        limits = sum(
+            count
+            for (outcome, *_), count in report.evictions.items()
+            if outcome in (Outcome.PER_NODE, Outcome.PER_NAMESPACE, Outcome.TOTAL)
+        )
+        log.info(
+            "Number of evicted pods: totalEvicted=%d%s; %d were held by limits; %.3f s",
+            report.evicted,
+            " (dry run)" if self.dry_run else "",
+            limits,
+            seconds,
+        )
+        for (strategy, reason), count in sorted(report.refused.items()):
+            log.info("%s left %d pods: %s", strategy, count, reason)
+
+    def _warn(self, reason: str, message: str) -> None:
+        log.error("%s", message)
+        self.recorder.event(self.me, "Warning", reason, message)
+
+    # evictions
+
+    async def evict(self, eviction: Eviction, policy: Policy) -> bool:
+        """Evict a pod through the eviction API, which keeps disruption budgets; gives whether the server
+        took it."""
+        pod = eviction.pod
+        if self.dry_run:
+            log.info(
+                "Evicted pod in dry run mode: pod=%s node=%s strategy=%s profile=%s reason=(%s)",
+                pod.key,
+                pod.node,
+                eviction.strategy,
+                eviction.profile,
+                eviction.reason,
+            )
+            return True
+        options: dict[str, Any] = {"preconditions": {"uid": pod.uid}}
+        if policy.grace is not None:
+            options["gracePeriodSeconds"] = policy.grace
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod.name, "namespace": pod.namespace},
+            "deleteOptions": options,
+        }
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self.client.post(core.POD, pod.name, pod.namespace, "eviction", body)
+        except NotFound as error:
+            log.warning('pod not found when evicting "%s": %s', pod.key, error)
+            return False
+        except TooManyRequests as error:
+            self.metrics.blocked()
+            log.warning('error when evicting pod (ignoring) "%s": %s', pod.key, reasons_of(error))
+            return False
+        except (ApiError, TransportError, TimeoutError) as error:
+            log.error('error when evicting pod "%s": %s', pod.key, error or "no answer")
+            return False
+        self.informers.evicted(pod.uid, pod.node)
+        log.info(
+            "Evicted pod: pod=%s node=%s strategy=%s profile=%s reason=(%s)",
+            pod.key,
+            pod.node,
+            eviction.strategy,
+            eviction.profile,
+            eviction.reason,
+        )
+        self.recorder.event(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
+            },
+            "Normal",
+            eviction.strategy,
+            f"pod evicted from {pod.node} node by the descheduler: {eviction.reason}",
+        )
+        return True
+
+
+def reasons_of(error: TooManyRequests) -> str:
+    """A budget's name and numbers stand in the causes."""
+    causes = "; ".join(cause.message for cause in error.causes)
+    return f"{error}{f' ({causes})' if causes else ''}"
+
+
+def warn_of_what_has_no_effect(policy: Policy) -> None:
+    for profile in policy.profiles:
+        arguments = profile.load_aware()
+        if arguments is not None and (names := arguments.without_effect()):
+            log.warning(
+                "profile %s: %s of LoadAware have no effect; they belong to DefaultEvictor",
+                profile.name,
+                ", ".join(names),
+            )
+
+
+def myself(lease: str, namespace: str) -> Json:
+    """The object that events about this process are about: its pod where the environment says which,
+    else its lease."""
+    name, of = os.environ.get("HOSTNAME", ""), os.environ.get("POD_NAMESPACE", "")
+    if name and of:
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": of}}
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": lease, "namespace": namespace},
+    }

@@ -1,0 +1,304 @@
+"""A descheduler on a cluster of fake nodes, whose pods use what their annotations say."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import ssl
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from hekla.api.kubernetes import core, policy
+from hekla.api.trees import Json
+from hekla.kube.errors import ApiError
+from tests.apiserver_process import ApiServerProcess
+from tests.kubelet.live_cluster import PATIENCE, POD, Cluster, cluster
+from tests.metrics_server.process import MetricsServerProcess
+from tests.ports import free_port
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+METRICS = "/apis/metrics.k8s.io/v1beta1"
+HOT, MILD, COOL = "fake-0", "fake-1", "fake-2"
+
+POLICY = """
+apiVersion: descheduler/v1alpha2
+kind: DeschedulerPolicy
+profiles:
+- name: hot
+  pluginConfig:
+  - name: LoadAware
+    args:
+      metrics: {type: metrics_server, expiration: EXPIRATION}
+      thresholds: {cpu: 30}
+      targetThresholds: {cpu: 80}
+      evictableNamespaces: {exclude: [kube-system]}
+  plugins:
+    balance: {enabled: [LoadAware]}
+"""
+
+
+class Live:
+    def __init__(self, cluster: Cluster, directory: Path) -> None:
+        self.cluster = cluster
+        self.directory = directory
+
+    async def pod(self, name: str, node: str, cpu: str) -> None:
+        """A pod of a ReplicaSet that uses so much."""
+        owner = {
+            "apiVersion": "apps/v1",
+            "kind": "ReplicaSet",
+            "name": "web",
+            "uid": "web",
+            "controller": True,
+        }
+        await self.cluster.create(
+            name,
+            nodeName=node,
+            metadata={
+                "labels": {"app": "web"},
+                "annotations": {"kwok.x-k8s.io/usage-cpu": cpu},
+                "ownerReferences": [owner],
+            },
+        )
+
+    async def used(self, node: str, cores: float) -> None:
+        """Until the metrics server says so."""
+        deadline = time.monotonic() + PATIENCE
+        wanted = f"{cores * 1e9:.0f}n"
+        found: Json = {}
+        while time.monotonic() < deadline:
+            try:
+                answer = await self.cluster.client.request("GET", f"{METRICS}/nodes/{node}")
+                found = json.loads(answer.body)
+            except ApiError as error:
+                found = {"usage": {"cpu": str(error)}}
+            if found["usage"]["cpu"] == wanted:
+                return
+            await asyncio.sleep(0.1)
+        raise AssertionError(f"{node} never used {wanted}: {found}")
+
+    async def skew(self, prefix: str) -> None:
+        """9 of 10 cores of the first node are used, 5 of the second, and 1 of the third."""
+        for name, cpu in (("a", "3"), ("b", "2500m"), ("c", "2"), ("d", "1500m")):
+            await self.pod(f"{prefix}-{name}", HOT, cpu)
+        await self.pod(f"{prefix}-mild", MILD, "5")
+        await self.pod(f"{prefix}-cool", COOL, "1")
+        for node, cores in ((HOT, 9), (MILD, 5), (COOL, 1)):
+            await self.used(node, cores)
+
+    async def clear(self) -> None:
+        for pod in (await self.cluster.client.list(POD, "default")).items:
+            await self.cluster.client.delete(POD, pod["metadata"]["name"], "default", grace=0)
+        await self.used(HOT, 0)
+
+    async def names(self) -> set[str]:
+        return {pod["metadata"]["name"] for pod in (await self.cluster.client.list(POD, "default")).items
+                if not pod["metadata"].get("deletionTimestamp")}  # fmt: skip
+
+    @contextmanager
+    def descheduler(self, text: str, *flags: str) -> Iterator[Process]:
+        process = Process(self.directory, self.cluster.server, text, *flags)
+        try:
+            yield process
+        finally:
+            process.stop()
+
+
+class Process:
+    """One `hekla descheduler`."""
+
+    def __init__(self, directory: Path, server: ApiServerProcess, text: str, *flags: str) -> None:
+        self.policy = directory / "policy.yaml"
+        self.policy.write_text(text)
+        self.log = directory / "descheduler.log"
+        self.log.write_text("")
+        self.port = free_port()
+        command = [
+            sys.executable, "-m", "hekla", "descheduler", f"--client-connection-kubeconfig={server.internal_kubeconfig}",
+            f"--policy-config-file={self.policy}", f"--secure-port={self.port}", "--bind-address=127.0.0.1", *flags,
+        ]  # fmt: skip
+        with self.log.open("ab") as output:
+            self.process = subprocess.Popen(
+                command, stdout=output, stderr=output, start_new_session=True
+            )
+
+    async def ended(self) -> int:
+        return await asyncio.to_thread(self.process.wait, PATIENCE)
+
+    async def says(self, text: str) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while text not in self.log.read_text():
+            assert time.monotonic() < deadline and self.process.poll() is None, (
+                self.log.read_text()[-3000:]
+            )
+            await asyncio.sleep(0.05)
+
+    async def shows(self, line: str) -> None:
+        """A line of /metrics, by HTTPS."""
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+
+        def read() -> str:
+            with urllib.request.urlopen(
+                f"https://127.0.0.1:{self.port}/metrics", context=context
+            ) as answer:
+                return str(answer.read(), "utf-8")
+
+        deadline = time.monotonic() + PATIENCE / 2
+        while True:
+            found = await asyncio.to_thread(read)
+            if line in found.splitlines():
+                return
+            assert time.monotonic() < deadline, found
+            await asyncio.sleep(0.05)
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            os.kill(self.process.pid, signal.SIGTERM)
+            self.process.wait(PATIENCE)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def live(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Live]:
+    directory = tmp_path_factory.mktemp("descheduler")
+    flags = ("--nodes=0", "--fake-nodes=3", "--fake-node-name=fake", "--fake-node-cpu=10")
+    async with cluster(directory, *flags, nodes=3) as made:
+        metrics = MetricsServerProcess(directory, made.server)
+        metrics.start()
+        try:
+            yield Live(made, directory)
+        finally:
+            metrics.kill()
+
+
+def written(expiration: str = "3m") -> str:
+    return POLICY.replace("EXPIRATION", expiration)
+
+
+@pytest.mark.scenario("descheduler", "E")
+async def test_an_overloaded_node_is_relieved(live: Live) -> None:
+    await live.skew("r")
+    with live.descheduler(written(), "--descheduling-interval=1s", "--v=2") as descheduler:
+        await live.cluster.gone("r-a")
+        event = await live.cluster.event("r-a", "LoadAware")
+        assert event.message == (
+            f"pod evicted from {HOT} node by the descheduler: node {HOT} is over its target: cpu 90% > 80%"
+        )
+        await live.used(HOT, 6)
+        await descheduler.shows(
+            f'descheduler_node_class{{class="appropriate",node="{HOT}",strategy="LoadAware"}} 1.0'
+        )
+        await descheduler.shows(
+            f'descheduler_pods_evicted{{namespace="default",node="{HOT}",result="success",strategy="LoadAware"}} 1.0'
+        )
+    assert descheduler.process.returncode == 0
+    assert await live.names() == {"r-b", "r-c", "r-d", "r-mild", "r-cool"}
+    await live.clear()
+
+
+async def test_a_dry_run_says_what_it_would_do(live: Live) -> None:
+    await live.skew("d")
+    with live.descheduler(written(), "--once", "--dry-run") as descheduler:
+        assert await descheduler.ended() == 0
+    said = descheduler.log.read_text()
+    assert (
+        f"Evicted pod in dry run mode: pod=default/d-a node={HOT} strategy=LoadAware profile=hot"
+        in said
+    )
+    assert len(await live.names()) == 6
+    await live.clear()
+
+
+async def test_a_budget_is_kept_and_the_next_pod_is_tried(live: Live) -> None:
+    await live.skew("b")
+    client = live.cluster.client
+    await client.patch(POD, "b-a", {"metadata": {"labels": {"kept": "yes"}}}, "default")
+    body: Json = {
+        "metadata": {"name": "keep", "namespace": "default"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"kept": "yes"}}},
+    }
+    kind = policy.POD_DISRUPTION_BUDGET.untyped
+    made = await client.create(kind, body)
+    counts = {
+        "observedGeneration": 1,
+        "disruptionsAllowed": 0,
+        "currentHealthy": 1,
+        "desiredHealthy": 1,
+        "expectedPods": 1,
+    }
+    await client.update_status(kind, {**made, "status": counts})
+    with live.descheduler(written(), "--once") as descheduler:
+        assert await descheduler.ended() == 0
+    said = descheduler.log.read_text()
+    assert 'error when evicting pod (ignoring) "default/b-a"' in said
+    assert "The disruption budget keep needs 1 healthy pods and has 1 currently" in said
+    await live.cluster.gone("b-b")
+    assert "b-a" in await live.names()
+    await client.delete(kind, "keep", "default")
+    await live.clear()
+
+
+async def test_nothing_is_evicted_on_old_measurements(live: Live) -> None:
+    await live.skew("o")
+    with live.descheduler(written("1ms"), "--descheduling-interval=1s") as descheduler:
+        await descheduler.says(
+            "LoadAware of profile hot evicts nothing: the newest measurement of a node is"
+        )
+        await descheduler.shows(
+            'descheduler_usage_failures{profile="hot",strategy="LoadAware"} 2.0'
+        )
+    assert len(await live.names()) == 6
+    found = await live.cluster.client.list(core.EVENT, "default")
+    assert not [
+        event
+        for event in found.items
+        if event.reason == "LoadAware" and event.involved_object.name.startswith("o-")
+    ]
+    await live.clear()
+
+
+@pytest.mark.scenario("descheduler", "V")
+async def test_a_policy_that_becomes_wrong_is_said_and_the_mended_one_works(live: Live) -> None:
+    await live.skew("p")
+    with live.descheduler(written("1ms"), "--descheduling-interval=200ms") as descheduler:
+        await descheduler.says("evicts nothing")
+        descheduler.policy.write_text(written().replace("cpu: 30", "cpu: 130"))
+        await descheduler.says(
+            "thresholds config is not valid: cpu threshold not in [0, 100] range, it is 130"
+        )
+        descheduler.policy.write_text(written())
+        await live.cluster.gone("p-a")
+    await live.clear()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (
+            (),
+            "Both DeschedulingInterval and deschedulingIntervalCronExpression are not configured.",
+        ),
+        (
+            ("--descheduling-interval-cron-expression=61 * * * *",),
+            'invalid --descheduling-interval-cron-expression "61 * * * *": minute has to be from 0 to 59',
+        ),
+        (
+            ("--descheduling-interval=5m", "--policy-config-file=/nowhere"),
+            "--policy-config-file: /nowhere: ",
+        ),
+    ],
+)
+async def test_what_a_wrong_start_is_told(live: Live, flags: tuple[str, ...], message: str) -> None:
+    with live.descheduler(written(), *flags) as descheduler:
+        assert await descheduler.ended() == 1
+    assert message in descheduler.log.read_text()

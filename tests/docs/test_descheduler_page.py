@@ -1,0 +1,61 @@
+"""The page about the descheduler: its policy is read and does what is said, and its tables name what is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from hekla.descheduler.daemon import FLAGS
+from hekla.descheduler.metrics import Metrics
+from hekla.descheduler.plugins.registry import PLUGINS
+from hekla.descheduler.policy.policy import REGISTRY, PolicyError
+from hekla.descheduler.policy.reader import read
+from hekla.descheduler.tables import Tables
+from tests.descheduler.stories import measured, node, pod, run
+
+PAGE = (Path(__file__).parents[2] / "docs/descheduler.md").read_text()
+(POLICY,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+
+
+def rows(title: str) -> list[list[str]]:
+    """The cells of the first table of a section, without its head."""
+    section = PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    return [line.strip("|").split("|") for line in lines[2:]]
+
+
+def test_the_policy_of_the_page_evicts_as_the_page_says() -> None:
+    tables = Tables(
+        [node(name, 10000) for name in ("n1", "n2")],
+        [pod("busy", "n1", 100), pod("critical", "n1", 100, priority=10000)],
+    )
+    usage = measured({"n1": (9000, 0), "n2": (1000, 0)}, {"busy": (2000, 0)})
+    (eviction,) = run(read(POLICY), tables, usage).evictions
+    assert eviction.pod.name == "busy"
+    said = f"Normal  {eviction.strategy}  pod evicted from n1 node by the descheduler: {eviction.reason}"
+    assert said in PAGE
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("cpu: 30", "cpu: 130"), ("RemoveFailedPods\n", "RemoveFailed\n")]
+)
+def test_the_errors_of_the_page_are_those_of_wrong_policies(before: str, after: str) -> None:
+    with pytest.raises(PolicyError) as error:
+        read(POLICY.replace(before, after, 1))
+    assert error.value.problems[0] in PAGE
+
+
+def test_the_tables_name_what_is_there() -> None:
+    flags = {name for row in rows("Flags") for name in re.findall(r"`--([a-z-]+)`", row[0])}
+    assert flags <= {flag.name for flag in FLAGS}
+    assert (
+        {row[0].strip(" `") for row in rows("Plugins")}
+        == set(PLUGINS)
+        == set(REGISTRY) - {"DefaultEvictor"}
+    )
+    for name, point, _ in rows("Plugins"):
+        assert point.strip() in REGISTRY[name.strip(" `")].points
+    declared = {metric.name for metric in Metrics().registry.collect()}
+    assert {row[0].strip(" `") for row in rows("Metrics")} == declared
