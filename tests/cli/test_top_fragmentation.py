@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hekla.cli.vcctl.command import CommandError
-from hekla.cli.vcctl.fragmentation import USUAL, _policy, planned, report
+from hekla.cli.vcctl.top.fragmentation import USUAL, _policy, planned, report
 from hekla.engine.cycle import hooks_of, open_session
 from hekla.engine.framework.session import Session
 from hekla.engine.policies import read_policy

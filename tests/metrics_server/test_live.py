@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 import subprocess
 import time
@@ -19,6 +20,7 @@ from hekla.engine.world import World
 from hekla.kube.errors import ApiError, NotFound
 from hekla.local.kubelet.nodes.own_nodes import FAKE_NAME
 from hekla.scheduler.node_usage import LoadCollector
+from tests.cli.answers import command
 from tests.kubelet.live_cluster import NODE_NAME, PATIENCE, POD, Cluster, cluster
 from tests.metrics_server.process import MetricsServerProcess
 
@@ -132,6 +134,17 @@ async def test_kubectl_top(live: Live) -> None:
         )
         assert done.returncode == 0, done.stderr
         assert done.stdout.startswith("NAME"), done.stdout
+
+
+async def test_vcctl_top(live: Live) -> None:
+    await live.until(f"{METRICS}/nodes", lambda it: len(it["items"]) == 3)
+    kubeconfig = f"--kubeconfig={live.cluster.server.kubeconfig}"
+    for what, seen in (
+        ("nodes", rf"{NODE_NAME} +\d+ +\d+m +0m \(0%\) +\d+m \(\d+%\)"),
+        ("pods", r"default/busy +\S+ +0m +750m"),
+    ):
+        done = await asyncio.to_thread(command, "vcctl", "top", what, kubeconfig)
+        assert re.search(seen, done.stdout), done.stdout + done.stderr
 
 
 async def test_killed_and_started_again(live: Live) -> None:

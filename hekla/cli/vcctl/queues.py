@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -45,7 +44,7 @@ async def get(api: Api, invocation: Invocation) -> None:
     name = name_of(invocation, "name is mandatory to get the particular queue details")
     queue = await find(api, QUEUE, name)
     if not printed(invocation, QUEUE, [queue], single=True):
-        tally = await _tally(api, f"failed to list podgroup for queue {name} with err")
+        tally = await tally_of(api, f"failed to list podgroup for queue {name} with err")
         _print([queue], tally)
 
 
@@ -98,10 +97,10 @@ async def list_queues(api: Api, invocation: Invocation) -> None:
     if not queues:
         print("No resources found")
         return
-    _print(queues, await _tally(api, "failed to list podgroups with err"))
+    _print(queues, await tally_of(api, "failed to list podgroups with err"))
 
 
-async def _tally(api: Api, failure: str) -> Counter[tuple[str, str]]:
+async def tally_of(api: Api, failure: str) -> Counter[tuple[str, str]]:
     """The number of PodGroups by queue and phase, over all namespaces."""
     try:
         groups = (await api.list(POD_GROUP)).items
@@ -122,7 +121,7 @@ def _print(queues: Sequence[Tree], tally: Counter[tuple[str, str]]) -> None:
         name, spec = queue["metadata"]["name"], queue.get("spec") or {}
         counts = (str(tally[name, phase]) for phase in PHASES)
         rows.append(
-            (name, str(spec.get("weight") or 0), _state(queue), spec.get("parent") or "", *counts)
+            (name, str(spec.get("weight") or 0), state_of(queue), spec.get("parent") or "", *counts)
         )
     _rows(rows)
 
@@ -132,7 +131,7 @@ def _rows(rows: Sequence[tuple[str, ...]]) -> None:
         print(f"{first:<25}" + "".join(f"{value:<8}" for value in others))
 
 
-def _state(queue: Tree) -> str:
+def state_of(queue: Tree) -> str:
     return str((queue.get("status") or {}).get("state") or "")
 
 
@@ -151,7 +150,7 @@ async def vqueues(api: Api, invocation: Invocation) -> None:
             (
                 queue["metadata"]["name"],
                 str((queue.get("spec") or {}).get("weight") or 0),
-                _state(queue),
+                state_of(queue),
                 *counts,
             )
         )
@@ -177,41 +176,9 @@ async def operate(api: Api, invocation: Invocation) -> None:
     await api.create(COMMAND, command, COMMAND_NAMESPACE)
 
 
-async def top(api: Api, invocation: Invocation) -> None:
-    """What each queue has allocated, deserves and may use; or what is free and of no use."""
-    if invocation.arguments:
-        if invocation.arguments != ("fragmentation",):
-            raise CommandError(
-                f"unknown: top {' '.join(invocation.arguments)}; there is: fragmentation"
-            )
-        from hekla.cli.vcctl import fragmentation
-
-        await fragmentation.top(api, invocation)
-        return
-    queues, tally = await asyncio.gather(
-        api.list(QUEUE), _tally(api, "failed to list podgroups with err")
-    )
-    rows = [("Queue", "State", "Allocated", "Deserved", "Capability", "Waiting", "Running")]
-    for queue in queues.items:
-        name, spec, status = (
-            queue["metadata"]["name"],
-            queue.get("spec") or {},
-            queue.get("status") or {},
-        )
-        waiting = tally[name, "Pending"] + tally[name, "Inqueue"]
-        lists = (status.get("allocated"), spec.get("deserved"), spec.get("capability"))
-        amounts = (_amounts(amount) for amount in lists)
-        rows.append((name, _state(queue), *amounts, str(waiting), str(tally[name, "Running"])))
-    _columns(rows)
-
-
 def _columns(rows: Sequence[tuple[str, ...]]) -> None:
     widths = [max(len(row[column]) for row in rows) + 3 for column in range(len(rows[0]))]
     for row in rows:
         print(
             "".join(f"{value:<{width}}" for value, width in zip(row, widths, strict=True)).rstrip()
         )
-
-
-def _amounts(amounts: Tree | None) -> str:
-    return ",".join(f"{name}={value}" for name, value in sorted((amounts or {}).items())) or "-"

@@ -298,8 +298,11 @@ VCCTL = Command(
         EXPLAIN,
         leaf(
             "top",
-            "show what queues hold and want; `top fragmentation`: what is free and of no use",
-            "queues:top",
+            "show what queues hold and want; `top nodes`, `pods`, `jobs`, `queues`: what is requested and used; "
+            "`top fragmentation`: what is free and of no use",
+            "top.tables:top",
+            namespace("pods and jobs"),
+            everywhere("pods and jobs"),
             Flag(
                 "plan",
                 "",
