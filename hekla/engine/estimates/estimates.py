@@ -112,6 +112,9 @@ class Estimation:
         without a full stop."""
         found, row = self.found[key], self._rows[key]
         job = self._reading.jobs[row]
+        if found.why is Why.LIMIT:
+            refused = self.session.votes.job_valid(job)
+            return "others before it take what is left" if refused is None else refused.message
         if found.why is Why.QUOTA:
             return self._quota(job, row)
         if found.why is Why.RESERVATION and found.behind:

@@ -48,6 +48,7 @@ class Reading:
         self._classes: dict[object, int] = {}
         self._asked: list[Request] = []
         self._masks: list[Bools] = []
+        self._foresees = session.votes.foresees()
         self._kept: list[Task] = []
         """A task of each class, so that its identity stays taken."""
 
@@ -77,6 +78,10 @@ class Reading:
             running.extend(self._running(releases, key, queue_row))
         ordered = list(self._merged(found))
         yield
+        begins: dict[str, float] = {}
+        if self._foresees:
+            begins = yield from session.votes.foresee([one[1] for one in ordered])
+            ordered = [one for one in ordered if one[1].key in begins]
         if state.nodes.static_version != seen:
             return  # A node came, changed or left meanwhile: what was read does not belong together.
         self.jobs = [one[1] for one in ordered]
@@ -108,6 +113,7 @@ class Reading:
             limits_of=limits_of,
             parts={row: one for row, one in enumerate(parts) if len(one) > 1},
             closures=list(self._closures()),
+            begins=np.array([begins[job.key] for job in self.jobs]) if begins else None,
         )
 
     def _read(self, job: Job, queue: Queue) -> tuple[list[tuple[int, int]], int, float] | None:
@@ -120,7 +126,7 @@ class Reading:
         lacking = max(job.min_available - job.counts.ready, 1)
         if not tasks:
             return self._read_without_pods(job, queue) if job.is_pending else None
-        if session.votes.job_valid(job) is not None:
+        if not self._foresees and session.votes.job_valid(job) is not None:
             return None
         kind = tasks[0].pods
         if all(task.pods is kind for task in tasks):

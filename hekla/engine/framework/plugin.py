@@ -8,7 +8,7 @@ where the smaller goes first. Reference for how answers combine: scheduler-core 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -288,6 +288,13 @@ class Plugin:
             gets a turn; the first answer counts.
 
             `return Answer("NotEnoughPods", "2 of 4 pods exist") if len(job.tasks) < 4 else None`
+            """
+
+        def foresee(self, jobs: Sequence[Job]) -> Generator[None, None, Mapping[str, float]]:
+            """For estimates: from when on `job_valid` will let waiting jobs start, who are handed over
+            in their order, in seconds since 1970 by key; without those of whom that is not known.
+            It may pause.  Optional: without it there is no estimate of a job that the plugin's
+            `job_valid` refuses.
             """
 
         def job_ready(self, job: Job) -> bool:

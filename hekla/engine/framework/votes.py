@@ -6,7 +6,8 @@ Reference: scheduler-core 5.3; plugins-fairness 0.3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Generator, Mapping, Sequence
 
 import msgspec
 
@@ -59,6 +60,27 @@ class Votes:
             if answer is not None:
                 return answer
         return None
+
+    def foresees(self) -> bool:
+        """Whether a plugin says when it will let jobs start that it refuses now."""
+        return any(defines(one, "foresee") for one in self.hooks("job_valid"))
+
+    def foresee(self, jobs: Sequence[Job]) -> Generator[None, None, dict[str, float]]:
+        """From when on waiting jobs, in their order, will be valid; without those of whom that is
+        not known.  It pauses now and then."""
+        plugins = self.hooks("job_valid")
+        known = [one for one in plugins if defines(one, "foresee")]
+        others = [one for one in plugins if not defines(one, "foresee")]
+        found: dict[str, float] = {}
+        for number, job in enumerate(jobs):
+            if number % 64 == 63:
+                yield
+            if not job.tasks or all(one.job_valid(job) is None for one in others):
+                found[job.key] = -math.inf
+        for one in known:
+            begins = yield from one.foresee([job for job in jobs if job.key in found])
+            found = {key: max(found[key], begin) for key, begin in begins.items()}
+        return found
 
     def job_ready(self, job: Job) -> bool:
         for ready in self._job_readies:  # noqa: SIM110 (asked for each placement: a generator would cost more than it asks)

@@ -39,6 +39,7 @@ class Why(Enum):
 
     ROOM = "room"
     QUOTA = "quota"
+    LIMIT = "limit"
     RESERVATION = "reservation"
     ORDER = "order"
 
@@ -63,7 +64,7 @@ class Holding(NamedTuple):
     """`[resources, rows]`."""
     job: int
     """Of the waiting jobs; negative for one that ran before: -1 - its place in `Snapshot.running`.
-    `NOBODY`: it is the end of a closure."""
+    `NOBODY`: it is the end of a closure, or somebody may start from then on."""
 
 
 class Running(NamedTuple):
@@ -109,6 +110,8 @@ class Snapshot:
     parts: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     """Of jobs with pods of several classes: class and number of those that start together."""
     closures: Sequence[Closure] = ()
+    begins: Floats | None = None
+    """`[jobs]`: from when on each may start; None where all may now."""
 
 
 class Start(NamedTuple):
@@ -143,6 +146,9 @@ class Forecast:
         for closure in snapshot.closures:
             if self.now < closure.end < math.inf:
                 self._hold(closure.end, Holding(_NONE, np.zeros((len(self.room), 0)), NOBODY))
+        if snapshot.begins is not None:
+            for begin in np.unique(snapshot.begins[snapshot.begins > self.now]).tolist():
+                self._hold(begin, Holding(_NONE, np.zeros((len(self.room), 0)), NOBODY))
         self.left = snapshot.left.copy()
         self.line: Jobs = np.arange(len(snapshot.shape))
         asked = snapshot.asked
@@ -195,6 +201,8 @@ class Forecast:
     def why(self, job: int) -> tuple[Why, int]:
         """What the job waits for now, and the waiting job that holds it up, if one does."""
         of = self.of
+        if not self._may_begin(job, self.now):
+            return Why.LIMIT, NOBODY
         if job in self._full_now:
             return Why.QUOTA, NOBODY
         lacks = self._totals_now[of.shape[job]] < of.need[job]
@@ -240,7 +248,7 @@ class Forecast:
         at = 0
         while at < len(self.line):
             job = int(self.line[at])
-            if not self._within_quota(job):
+            if not (self._may_begin(job, moment) and self._within_quota(job)):
                 at += 1
                 continue
             self._recount()
@@ -264,6 +272,7 @@ class Forecast:
         easy = self._then is not None
         long = moment + of.walltime[rest] > self._head_start + SOON if easy else None
         closed = self._closed_to(rest, first) if of.strict.any() else None
+        early = None if of.begins is None else of.begins[rest] > moment + SOON
         started: list[int] = []
         at = 0
         while at < len(rest):
@@ -271,6 +280,8 @@ class Forecast:
             chosen = self._totals[shapes[at:]] >= need[at:]
             if closed is not None:
                 chosen &= ~closed[at:]
+            if early is not None:
+                chosen &= ~early[at:]
             if long is not None and (chosen & long[at:]).any():
                 self._share_again()
                 if len(self._shared):
@@ -489,6 +500,10 @@ class Forecast:
         self.starts[job] = Start(math.inf, NOBODY)
 
     # ------------------------------------------------------------------------------------------ quotas
+
+    def _may_begin(self, job: int, moment: float) -> bool:
+        begins = self.of.begins
+        return begins is None or bool(begins[job] <= moment + SOON)
 
     def _within_quota(self, job: int) -> bool:
         """Whether the job's queue, and those above it, may take its minimum."""

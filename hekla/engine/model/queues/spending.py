@@ -42,13 +42,13 @@ class Period:
         if self.schedule is None:
             return
         if not self._known:
-            self._known, self.end = True, self._after(before)
+            self._known, self.end = True, self.after(before)
         while self.end <= now:
-            self.begin, self.end = self.end, self._after(self.end)
+            self.begin, self.end = self.end, self.after(self.end)
 
-    def _after(self, moment: float) -> float:
-        assert self.schedule is not None
-        found = self.schedule.next(moment)
+    def after(self, moment: float) -> float:
+        """The first renewal after a moment; infinite where none comes."""
+        found = None if self.schedule is None else self.schedule.next(moment)
         return math.inf if found is None else found
 
 
@@ -135,13 +135,15 @@ class Spending:
                 Lasting(end, name, amount) for (end, name), amount in sums.items()
             )
 
-    def promised(self, parties_of: Callable[[str], Iterable[str]]) -> dict[str, Amounts]:
-        """What those that run may still use.  `parties_of`: of a job's key."""
+    def promised(
+        self, parties_of: Callable[[str], Iterable[str]], moment: float
+    ) -> dict[str, Amounts]:
+        """What those that run may still use from a moment on.  `parties_of`: of a job's key."""
         found: dict[str, Amounts] = {}
         for key, parts in self._lasting.items():
             for party in parties_of(key):
                 amounts = found.setdefault(party, {})
                 for end, name, amount in parts:
-                    if end > self.at:
-                        amounts[name] = amounts.get(name, 0.0) + amount * (end - self.at)
+                    if end > moment:
+                        amounts[name] = amounts.get(name, 0.0) + amount * (end - moment)
         return found

@@ -15,6 +15,7 @@ from hekla.engine.model import resources
 from hekla.engine.model.durations import instant
 from hekla.engine.model.queues.spending import Budget, Period, Spending
 from hekla.engine.model.resources import MEMORY, Amounts
+from hekla.engine.plugins.fairness.budgetplan import LEAST, BudgetPlan, Need
 
 HOUR = 3600.0
 NEVER = "never"
@@ -151,14 +152,15 @@ class Ledger:
     def __init__(
         self,
         spending: Spending,
-        promised: Callable[[], Mapping[str, Amounts]],
+        parties_of: Callable[[str], Iterable[str]],
         count_walltimes: bool,
     ) -> None:
         self.spending = spending
+        self.parties_of = parties_of
+        """Of a job, by its key."""
         self.count_walltimes = count_walltimes
         self.taken: dict[str, Amounts] = {}
         """What the pods that this cycle has placed may use, by party."""
-        self._promised_now = promised
         self._promised: Mapping[str, Amounts] | None = None
 
     def promised(self, party: str, name: str) -> float:
@@ -166,9 +168,14 @@ class Ledger:
         if not self.count_walltimes:
             return 0.0
         if self._promised is None:
-            self._promised = self._promised_now()
+            self._promised = self.spending.promised(self.parties_of, self.spending.at)
         held = self._promised.get(party, {}).get(name, 0.0)
         return held + self.taken.get(party, {}).get(name, 0.0)
+
+    def close(self) -> None:
+        """What this cycle has placed is among those that run now."""
+        self.taken.clear()
+        self._promised = None
 
     def take(self, party: str, total: Amounts, seconds: float) -> None:
         """Pods of the party were placed that run so long; less than 0: they were not, after all."""
@@ -187,8 +194,8 @@ class Ledger:
         or none."""
         left = self.left(party, budget, name)
         if not self.count_walltimes or math.isinf(length):
-            return limit if left > _LEAST else 0
-        return min(limit, max(int((left + _LEAST) // (each * length)), 0)) if length else limit
+            return limit if left > LEAST else 0
+        return min(limit, max(int((left + LEAST) // (each * length)), 0)) if length else limit
 
     def refused(
         self, budget: Budget, party: str, name: str, asked: float, length: float
@@ -196,19 +203,22 @@ class Ledger:
         """Why a job may not start whose minimum holds `asked` for so many seconds."""
         if not asked or self.count(budget, party, name, asked, length, 1):
             return None
-        known = self.count_walltimes and math.isfinite(length)
         return Refused(
             name,
             budget.amounts[name],
             self.spending.used.get(party, {}).get(name, 0.0),
             self.promised(party, name),
-            asked * length if known else math.inf,
+            self.need(budget, party, name, asked, length).amount,
             budget.period.end,
         )
 
+    def need(self, budget: Budget, party: str, name: str, asked: float, length: float) -> Need:
+        known = self.count_walltimes and math.isfinite(length)
+        return Need(party, name, budget, asked * length if known else math.inf, asked)
 
-_LEAST = 1.0
-"""A thousandth of a resource for a second: what is less is nothing."""
+    def plan(self, now: float) -> BudgetPlan:
+        """For those that wait."""
+        return BudgetPlan(now, self.left, self.spending, self.parties_of)
 
 
 def written(spending: Spending) -> Json:

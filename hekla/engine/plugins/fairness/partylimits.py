@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,6 +20,7 @@ from hekla.engine.model.queues.spending import RUNS, Budget
 from hekla.engine.model.resources import EPSILON, Amounts
 from hekla.engine.model.tasks import Job, Status, Task
 from hekla.engine.model.time.walltimes import job_walltime
+from hekla.engine.plugins.fairness.budgetplan import AT_ONCE, Waiting
 from hekla.engine.plugins.fairness.budgets import (
     SAVED,
     BudgetArguments,
@@ -107,6 +108,7 @@ class PartyLimits(Plugin):
         """Where there are budgets, what is used of them."""
         if arguments.has_budgets:
             self.reads = Reads(victims=Source.PREEMPTOR, clock=True)
+            self.foresee = self._foresee  # type: ignore[method-assign]  # only with budgets
         self.accounts: dict[str, str | None] | None = None
         """What namespaces say of their accounts, when the jobs were last looked at."""
 
@@ -160,13 +162,9 @@ class PartyLimits(Plugin):
         parts = counts.parts
         self.ledger = Ledger(
             spending,
-            lambda: spending.promised(lambda key: parts[key].parties if key in parts else ()),
+            lambda key: parts[key].parties if key in parts else (),
             self.arguments.count_walltimes,
         )
-        for party in spending.used:
-            budget = self._budget_of(party)
-            if budget is not None:
-                session.ask_again(budget.period.end)
 
     def close(self, session: CycleView) -> None:
         ledger, counts, queues = self.ledger, self.counts, session.state.queues
@@ -175,6 +173,10 @@ class PartyLimits(Plugin):
         for key, job in session.touched.items():
             ledger.spending.follow(job, True, queues.get(job.queue), session.now)
             counts.look(key, part_of(job, self.parties(job)))
+        ledger.close()
+        if ledger.spending.used or any(counts.held.values()):
+            for period in self.periods:
+                session.ask_again(period.end)
         for party, used in ledger.spending.used.items():
             budget = self._budget_of(party)
             for name, most in budget.amounts.items() if budget is not None else ():
@@ -236,23 +238,51 @@ class PartyLimits(Plugin):
     def job_valid(self, job: Job) -> Answer | None:
         if self._holds(job):
             return None
+        said = self._beyond_limits(job)
+        if said:
+            return Answer("PartyLimit", said)
+        for party, limits in self._limits(job):
+            if limits.budget is not None and (said := self._beyond(party, limits.budget, job)):
+                return Answer("PartyBudget", said)
+        return None
+
+    def _beyond_limits(self, job: Job) -> str:
+        """Whose limit of what he has at once does not let the job start; empty where none does."""
         for party, limits in self._limits(job):
             running = self._running(party)
             if limits.running is not None and running >= limits.running:
-                said = f"{self._called(party, job)} runs {running} of {limits.running} jobs"
-                return Answer("PartyLimit", said)
+                return f"{self._called(party, job)} runs {running} of {limits.running} jobs"
             for name, most in limits.amounts.items():
                 held = self._held(party, name)
                 asked = (job.min_resources or {}).get(name, 0.0)
                 if asked and held + asked > most + EPSILON:
-                    said = (
+                    return (
                         f"{self._called(party, job)} holds {amount(name, held)} of {amount(name, most)} {name}, "
                         f"and the job's minimum takes {amount(name, asked)}"
                     )
-                    return Answer("PartyLimit", said)
-            if limits.budget is not None and (said := self._beyond(party, limits.budget, job)):
-                return Answer("PartyBudget", said)
-        return None
+        return ""
+
+    def _foresee(self, jobs: Sequence[Job]) -> Generator[None, None, dict[str, float]]:
+        """When budgets will let waiting jobs start."""
+        ledger = self.ledger
+        assert ledger is not None
+        waiting: list[Waiting] = []
+        for number, job in enumerate(jobs):
+            if number % AT_ONCE == AT_ONCE - 1:
+                yield
+            if self._holds(job):
+                waiting.append(Waiting(job.key, [], 0.0))
+            elif not self._beyond_limits(job):
+                length = self._length(job)
+                needs = [
+                    ledger.need(limits.budget, party, name, asked, length)
+                    for party, limits in self._limits(job)
+                    if limits.budget is not None
+                    for name in limits.budget.amounts
+                    if (asked := self._asked(job, name))
+                ]
+                waiting.append(Waiting(job.key, needs, length))
+        return (yield from ledger.plan(self.session.now).begins(waiting))
 
     def _beyond(self, party: str, budget: Budget, job: Job) -> str:
         """Why the budget does not let the job start; empty where it does."""
