@@ -21,6 +21,7 @@ from hekla.kube.daemon import (
     connection_flags,
     gate_flags,
     health_flags,
+    home_namespace,
     leader_flags,
     metrics_flags,
 )
@@ -132,6 +133,7 @@ async def work(daemon: Daemon) -> None:
         batch=False,
         selector=NodeSelector.parse(options.node_selector),
         stuck_after=options.stuck_after,
+        namespace=home_namespace(options),
     )
     scheduler.worker, scheduler.stages.opening = CYCLE, SNAPSHOT
     try:

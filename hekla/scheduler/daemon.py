@@ -255,7 +255,9 @@ class Scheduler:
         self.load = LoadCollector(
             client, state, lambda: policy.policy.metrics, self.informers.changed.set
         )
-        self.usages = [UsageStore(one, client, state, lambda: policy.policy) for one in KEPT]
+        self.usages = [
+            UsageStore(one, client, state, lambda: policy.policy, namespace) for one in KEPT
+        ]
         self.runs = RunStore(learned_walltimes, state, lambda: policy.policy)
         self.recording = recording
         self.stages = Stages()

@@ -12,6 +12,9 @@ from hekla.kube.errors import ApiError, NotFound
 from hekla.scheduler.memory.kept_usage import KEPT
 from hekla.scheduler.memory.usage_store import KEY, UsageStore
 
+HOME = "kube-system"
+"""The namespace of the scheduler's lease."""
+
 
 class Server:
     """Keeps ConfigMaps, and counts writes."""
@@ -47,7 +50,7 @@ def scene(server: Server, **arguments: Any) -> tuple[World, UsageStore]:
     plugins: list[Any] = ["gang", {"name": "fairshare", "arguments": given}, "predicates"]
     world = World(policy(plugins=plugins, actions="enqueue, allocate"))
     world.nodes("n1", cpu=4)
-    return world, UsageStore(KEPT[0], server, world.state, lambda: world.policy)  # type: ignore[arg-type]
+    return world, UsageStore(KEPT[0], server, world.state, lambda: world.policy, HOME)  # type: ignore[arg-type]
 
 
 def budgets(server: Server, **usage: Any) -> tuple[World, UsageStore]:
@@ -55,7 +58,7 @@ def budgets(server: Server, **usage: Any) -> tuple[World, UsageStore]:
     plugins: list[Any] = ["gang", {"name": "party-limits", "arguments": arguments}, "predicates"]
     world = World(policy(plugins=plugins, actions="enqueue, allocate"))
     world.nodes("n1", cpu=4)
-    return world, UsageStore(KEPT[1], server, world.state, lambda: world.policy)  # type: ignore[arg-type]
+    return world, UsageStore(KEPT[1], server, world.state, lambda: world.policy, HOME)  # type: ignore[arg-type]
 
 
 def works(world: World, seconds: float) -> None:
@@ -76,7 +79,7 @@ async def test_a_config_map_in_volcanos_format() -> None:
     await store.save()
     await store.save()
     assert server.writes == 1, "only what has changed"
-    made = server.maps["volcano-system/fairshare-usage-state"]
+    made = server.maps["kube-system/fairshare-usage-state"]
     assert made["metadata"]["labels"] == {"app": "volcano-scheduler", "component": "fairshare"}
     tree = json.loads(made["data"][KEY])
     assert set(tree) == {"lastCycle", "queues"}
@@ -145,7 +148,7 @@ async def test_budgets_are_kept_without_being_asked_to() -> None:
     await store.save()
     await store.save()
     assert server.writes == 1, "only what has changed"
-    made = server.maps["volcano-system/party-limits-usage"]
+    made = server.maps["kube-system/party-limits-usage"]
     assert made["metadata"]["labels"] == {"app": "volcano-scheduler", "component": "party-limits"}
     assert json.loads(made["data"][KEY]) == {
         "lastCycle": "1970-01-12T14:46:40Z",
@@ -178,3 +181,11 @@ async def test_limits_without_budgets_keep_nothing() -> None:
     plugins: list[Any] = [{"name": "party-limits", "arguments": {"running": 3}}]
     rules = policy(plugins=plugins)
     assert KEPT[1].place(rules) is None
+
+
+async def test_a_policy_may_name_another_namespace() -> None:
+    server = Server()
+    world, store = budgets(server, namespace="batch")
+    works(world, 60)
+    await store.save()
+    assert list(server.maps) == ["batch/party-limits-usage"]

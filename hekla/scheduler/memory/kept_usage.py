@@ -19,6 +19,7 @@ class Place:
     """Where it is written down: in a file, else in a ConfigMap."""
 
     namespace: str
+    """Empty: the namespace of what daemons write for each other."""
     config_map: str
     file: str
     seconds: float

@@ -12,6 +12,7 @@ import json
 import logging
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +38,19 @@ class UsageStore:
     """Reads at the start, then writes as often as the policy says."""
 
     def __init__(
-        self, kept: KeptUsage, client: Client, state: State, policy: Callable[[], Policy]
+        self,
+        kept: KeptUsage,
+        client: Client,
+        state: State,
+        policy: Callable[[], Policy],
+        home: str,
     ) -> None:
+        """`home`: the namespace of the ConfigMap where the policy names none."""
         self.kept = kept
         self.client = client
         self.state = state
         self.policy = policy
+        self.home = home
         self.saved: Json = {}
         """What was written last, without the time."""
 
@@ -58,7 +66,10 @@ class UsageStore:
 
     def wanted(self) -> Place | None:
         """Where the policy has it kept, if it is to be."""
-        return self.kept.place(self.policy())
+        place = self.kept.place(self.policy())
+        if place is None or place.namespace:
+            return place
+        return replace(place, namespace=self.home)
 
     async def load(self) -> None:
         """Tell the state what was written down, before the first cycle."""

@@ -35,7 +35,8 @@ class BudgetArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class UsageArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where what was used is written down, and how often at most."""
 
-    namespace: str = "volcano-system"
+    namespace: str = ""
+    """Empty: that of the scheduler's lease."""
     config_map: str = msgspec.field(default="party-limits-usage", name="configMap")
     file: str = ""
     seconds: int = 30

@@ -41,7 +41,8 @@ class FairShareArguments(Arguments, frozen=True):
     half_life: int | str = msgspec.field(default=240, name="fairshare.halfLifeMinutes")
     gate: bool = msgspec.field(default=False, name="fairshare.enableEnqueueGate")
     persist: bool = msgspec.field(default=False, name="fairshare.persistState")
-    state_namespace: str = msgspec.field(default="volcano-system", name="fairshare.stateNamespace")
+    state_namespace: str = msgspec.field(default="", name="fairshare.stateNamespace")
+    """Empty: that of the scheduler's lease."""
     state_config_map: str = msgspec.field(
         default="fairshare-usage-state", name="fairshare.stateConfigMap"
     )
