@@ -193,7 +193,22 @@ def test_it_says_when_the_share_of_its_queue_is_what_lacks(world: World) -> None
     world.run()
 
     assert world.why("big") == (
-        "big: queue default may not take another cpu=1 now. It starts when jobs of the queue end or its share grows by cpu=1."
+        "big: its minimum of cpu=3 is more than queue default deserves now, which is cpu=2. "
+        "It starts when that grows by cpu=1: others end or ask for less, or its weight is raised."
+    )
+    (short,) = world.decisions.explanations["default/big"].shortages
+    assert (short.asked, short.most, short.beyond) == ("3", "2", "1")
+
+
+def test_gangs_larger_than_their_shares_say_so_though_nobody_runs(world: World) -> None:
+    for name in ("one", "two"):
+        world.queue(name)
+        world.job(name, pods=4, cpu=1, queue=name)
+    world.nodes("n1", cpu=6)
+    world.run()
+    assert not world.decisions.binds
+    assert world.why("two").startswith(
+        "two: its minimum of cpu=4 is more than queue two deserves now, which is cpu=3. "
     )
 
 

@@ -15,8 +15,8 @@ from hekla.engine.framework.joborder import waits
 from hekla.engine.model.explanations import Explanation, NodeReason, not_open
 from hekla.engine.model.queues.queues import OPEN, Queue
 from hekla.engine.model.reasons import FitErrors, Shortage
-from hekla.engine.model.resources import PODS, Amounts, ordered
-from hekla.engine.model.tasks import READY, Group, Job, Status, Task
+from hekla.engine.model.resources import EPSILON, PODS, Amounts, amounts, ordered
+from hekla.engine.model.tasks import READY, Group, Job, Status, Task, requests_of
 
 if TYPE_CHECKING:
     from hekla.engine.framework.session import Session
@@ -249,6 +249,15 @@ def _explain_quota(
     if queue.state != OPEN:
         remedy = f"{starts} when the queue is opened."
         return made("quota", f"{who}: {not_open(queue)}. {remedy}", remedy)
+    gang = made.needs > 1 and not more
+    if gang and (above := _above_its_share(session, queue, job, made.needs)):
+        lacks = _sums((one.resource, one.beyond) for one in above)
+        minimum = _sums((one.resource, one.asked) for one in above)
+        deserves = _sums((one.resource, one.most) for one in above)
+        remedy = f"It starts when that grows by {lacks}: others end or ask for less, or its weight is raised."
+        what = f"its minimum of {minimum} is more than queue {queue.name} deserves now, which is {deserves}."
+        text = f"{who}: {what} {remedy}"
+        return made("quota", text, remedy, shortages=above, missing=1, task=task)
     short = session.votes.quota_shortages(queue, task.request.amounts)
     grows = _sum_of(short) or asked
     remedy = (
@@ -264,6 +273,19 @@ def _explain_quota(
         missing=1,
         task=task,
     )
+
+
+def _above_its_share(session: Session, queue: Queue, job: Job, needs: int) -> list[Shortage]:
+    """Where all that a gang needs at once is more than what its queue deserves; `beyond` is by how
+    much.  Then nobody's end within the queue helps."""
+    minimum = requests_of(session.order.sorted_tasks(job.tasks.values())[:needs])
+    found = []
+    for one in session.votes.quota_shortages(queue, minimum):
+        if one.limit == DESERVED:
+            lacks = minimum[one.resource] - amounts({one.resource: one.most})[one.resource]
+            if lacks > EPSILON:
+                found.append(msgspec.structs.replace(one, beyond=amount(one.resource, lacks)))
+    return found
 
 
 def _first_errors(job: Job) -> tuple[FitErrors | None, Task | None]:

@@ -76,7 +76,8 @@ class Shortage(msgspec.Struct, frozen=True):
     """What has to become free, or be added to the ceiling."""
     beyond: str = ""
     """By how much the request alone is over the ceiling; empty where it would fit if nothing else
-    were there, and for what a queue deserves, which grows when others end.
+    were there.  What a queue deserves grows when others end: only a gang's whole minimum is compared
+    with it.
     """
 
     def of_minimum(self, own: str) -> str:
