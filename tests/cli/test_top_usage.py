@@ -99,7 +99,7 @@ def test_without_metrics_it_is_said_and_what_is_requested_is_shown(server: Answe
 def test_an_unknown_table_names_those_that_there_are(server: Answers) -> None:
     done = run(server, "top", "frogs")
     assert done.returncode == 255
-    assert "there are: nodes, pods, jobs, queues, fragmentation" in done.stdout
+    assert "there are: nodes, pods, jobs, queues, budgets, fragmentation" in done.stdout
 
 
 def test_no_pods(server: Answers) -> None:

@@ -262,3 +262,16 @@ async def test_a_client_certificate_is_known_too(door: Door, shared_apiserver: A
     )
     code, body = await door.get(admin)
     assert code == 200 and ClusterCopy.of(frames("test", [body]), "test").of_kind("Queue")
+
+
+async def test_what_was_used_of_budgets_goes_along():
+    limits = {"budget": {"resources": {"cpu": "9h"}}}
+    world = World(policy(plugins=["gang", {"name": "party-limits", "arguments": limits}]))
+    world.nodes("n1")
+    world.job("runs", cpu=1, on=["n1"], phase="Running")
+    world.run()
+    world.now += 60
+    world.run()
+    snapshots = Snapshots(None, world.state, dict(SETTINGS), PolicyFile(""), lambda told: [])  # type: ignore[arg-type]
+    copy = state_from([piece async for piece in snapshots.pieces()])
+    assert copy.others["BudgetUsage"]["usage"]["used"] == {"default": {"cpu": 60_000.0}}

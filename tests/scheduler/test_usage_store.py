@@ -154,6 +154,9 @@ async def test_budgets_are_kept_without_being_asked_to() -> None:
         "lastCycle": "1970-01-12T14:46:40Z",
         "by": "user",
         "used": {"default": {"cpu": 3_600_000.0}},
+        "budgets": {
+            "default": {"resources": {"cpu": 32_400_000.0}, "renewed": "1970-02-01T00:00:00Z"}
+        },
     }
     later, again = budgets(server)
     later.now = world.now + 60

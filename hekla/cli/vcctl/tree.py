@@ -299,6 +299,7 @@ VCCTL = Command(
         leaf(
             "top",
             "show what queues hold and want; `top nodes`, `pods`, `jobs`, `queues`: what is requested and used; "
+            "`top budgets`: who has used how much of his budget; "
             "`top fragmentation`: what is free and of no use",
             "top.tables:top",
             namespace("pods and jobs"),

@@ -11,7 +11,7 @@ from hekla.engine.framework.policy import Policy
 from hekla.engine.model.state import State
 from hekla.engine.plugins.fairness import budgets, fairshare
 from hekla.engine.plugins.fairness.fairshare import FairShareArguments
-from hekla.engine.plugins.fairness.partylimits import PartyLimitsArguments
+from hekla.engine.plugins.fairness.limits import PartyLimitsArguments
 
 
 @dataclass(frozen=True, slots=True)

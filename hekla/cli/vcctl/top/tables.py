@@ -7,10 +7,10 @@ import asyncio
 from hekla.cli.vcctl.command import CommandError, Invocation
 from hekla.cli.vcctl.connection import Api, Tree
 from hekla.cli.vcctl.queues import QUEUE, state_of, tally_of
-from hekla.cli.vcctl.top import usage
+from hekla.cli.vcctl.top import budgets, usage
 
 USED = ("nodes", "pods", "jobs", "queues")
-SHORT = {"node": "nodes", "pod": "pods", "job": "jobs", "queue": "queues"}
+SHORT = {"node": "nodes", "pod": "pods", "job": "jobs", "queue": "queues", "budget": "budgets"}
 
 
 async def top(api: Api, invocation: Invocation) -> None:
@@ -20,15 +20,17 @@ async def top(api: Api, invocation: Invocation) -> None:
         return
     (what, *more) = invocation.arguments
     what = SHORT.get(what, what)
-    if more or what not in (*USED, "fragmentation"):
+    if more or what not in (*USED, "budgets", "fragmentation"):
         raise CommandError(
-            f"unknown: top {' '.join(invocation.arguments)}; there are: {', '.join(USED)}, fragmentation"
+            f"unknown: top {' '.join(invocation.arguments)}; there are: {', '.join(USED)}, budgets, fragmentation"
         )
     if what == "fragmentation":
         # numpy and the engine, which the others do not need
         from hekla.cli.vcctl.top import fragmentation
 
         await fragmentation.top(api, invocation)
+    elif what == "budgets":
+        await budgets.top(api)
     else:
         await usage.top(api, invocation, what)
 

@@ -82,6 +82,8 @@ class Spending:
         self.at = 0.0
         """Seconds since 1970 up to which it is counted; 0 before the first cycle."""
         self.used: dict[str, Amounts] = {}
+        self.budgets: dict[str, Budget] = {}
+        """Of the parties that are held to one, by the last cycle."""
         self._lasting: dict[str, tuple[Lasting, ...]] = {}
         """By job, where walltimes are known."""
         self._since: dict[str, dict[str, float]] = {}

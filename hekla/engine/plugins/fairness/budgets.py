@@ -223,13 +223,20 @@ class Ledger:
 
 
 def written(spending: Spending) -> Json:
-    """What is written down, which `restored` reads."""
+    """What is written down, which `restored` reads; the budgets are for `vcctl top`."""
+    budgets: Json = {}
+    for party, budget in sorted(spending.budgets.items()):
+        budgets[party] = {"resources": dict(sorted(budget.amounts.items()))}
+        if budget.period.end < math.inf:
+            budgets[party]["renewed"] = stamp(budget.period.end)
+    used = {
+        party: dict(sorted(amounts.items())) for party, amounts in sorted(spending.used.items())
+    }
     return {
         "lastCycle": stamp(spending.at),
         "by": spending.by,
-        "used": {
-            party: dict(sorted(used.items())) for party, used in sorted(spending.used.items())
-        },
+        "used": used,
+        "budgets": budgets,
     }
 
 

@@ -6,12 +6,8 @@ import math
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from hekla.api.trees import Tree
 from hekla.engine.explain.amounts import amount
-from hekla.engine.framework.plugin import ABSTAIN, REJECT, Answer, Arguments, Plugin, Reads, Source
-from hekla.engine.model import resources
+from hekla.engine.framework.plugin import ABSTAIN, REJECT, Answer, Plugin, Reads, Source
 from hekla.engine.model.annotations import ACCOUNT
 from hekla.engine.model.queues.parties import account_of, marks_of, namespace_of, paths, user_of
 from hekla.engine.model.queues.partycounts import PartyCounts, part_of
@@ -23,68 +19,14 @@ from hekla.engine.model.time.walltimes import job_walltime
 from hekla.engine.plugins.fairness.budgetplan import AT_ONCE, Waiting
 from hekla.engine.plugins.fairness.budgets import (
     SAVED,
-    BudgetArguments,
     Ledger,
-    Periods,
-    UsageArguments,
     in_hours,
     restored,
 )
+from hekla.engine.plugins.fairness.limits import PartyLimit, PartyLimitsArguments, read_limits
 
 if TYPE_CHECKING:
     from hekla.engine.framework.view import CycleView
-
-IDENTITIES = ("user", "namespace", "account")
-
-
-class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of one party; what is absent is not limited."""
-
-    submitted: int | None = None
-    running: int | None = None
-    resources: dict[str, str | int | float] = {}
-    budget: BudgetArguments | None = None
-
-
-class PartyLimitsArguments(Arguments, frozen=True):
-    by: str = "user"
-    submitted: int | None = None
-    running: int | None = None
-    resources: dict[str, str | int | float] = {}
-    budget: BudgetArguments | None = None
-    of: dict[str, Limits] = {}
-    count_walltimes: bool = msgspec.field(default=True, name="countWalltimes")
-    usage: UsageArguments = UsageArguments()
-
-    @property
-    def has_budgets(self) -> bool:
-        return self.budget is not None or any(one.budget for one in self.of.values())
-
-    def extended(self, rest: Tree) -> PartyLimitsArguments:
-        if self.by not in IDENTITIES:
-            raise ValueError(f"by = {self.by!r}: one of {', '.join(IDENTITIES)}")
-        _check("", self)
-        for party, limits in self.of.items():
-            _check(f"of.{party}.", limits)
-        if self.usage.seconds < 1:
-            raise ValueError(f"usage.seconds = {self.usage.seconds}: a whole number from 1 up")
-        _read_all(self)
-        return self
-
-
-def _check(path: str, limits: Limits | PartyLimitsArguments) -> None:
-    """Raises ValueError."""
-    for name in ("submitted", "running"):
-        value = getattr(limits, name)
-        if value is not None and value < 0:
-            raise ValueError(f"{path}{name} = {value}: a whole number from 0 up")
-    for name, value in limits.resources.items():
-        try:
-            found = resources.amounts({name: value}).get(name)
-        except ValueError as error:
-            raise ValueError(f"{path}resources.{name} = {value!r}: {error}") from None
-        if found is None or found < 0:
-            raise ValueError(f"{path}resources.{name} = {value!r}: an amount from 0 up")
 
 
 class PartyLimits(Plugin):
@@ -102,7 +44,7 @@ class PartyLimits(Plugin):
 
     def __init__(self, arguments: PartyLimitsArguments, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
-        self.usual, self.stated, periods = _read_all(arguments)
+        self.usual, self.stated, periods = read_limits(arguments)
         self.periods = list(periods.of.values())
         self.ledger: Ledger | None = None
         """Where there are budgets, what is used of them."""
@@ -177,13 +119,30 @@ class PartyLimits(Plugin):
         if ledger.spending.used or any(counts.held.values()):
             for period in self.periods:
                 session.ask_again(period.end)
-        for party, used in ledger.spending.used.items():
-            budget = self._budget_of(party)
-            for name, most in budget.amounts.items() if budget is not None else ():
+        used = ledger.spending.used
+        ledger.spending.budgets = self._held_to(used)
+        for party, budget in ledger.spending.budgets.items():
+            for name, most in budget.amounts.items():
                 labels = {"party": party, "resource": name}
                 session.metric("party_budget_hours", in_hours(name, most), **labels)
-                now = in_hours(name, used.get(name, 0.0))
+                now = in_hours(name, used.get(party, {}).get(name, 0.0))
                 session.metric("party_budget_used_hours", now, **labels)
+
+    def _held_to(self, used: Mapping[str, Amounts]) -> dict[str, Budget]:
+        """The budgets that are stated by name, and those of whoever else has used something.  Accounts
+        are held to none but their own."""
+        accounts = {path for party in used for path in list(paths(party))[:-1]}
+        if self.arguments.by == "account":  # Of whom nothing is known, that may be one.
+            accounts |= self.stated.keys() - used.keys()
+        found: dict[str, Budget] = {}
+        for party in sorted(used.keys() | self.stated.keys()):
+            stated = self.stated.get(party)
+            budget = self._budget_of(party)
+            if party in accounts:
+                budget = None if stated is None else stated.budget
+            if budget is not None and budget.amounts:
+                found[party] = budget
+        return found
 
     def _budget_of(self, party: str) -> Budget | None:
         """What is counted of a party; for an account that may be more than what it is held to."""
@@ -202,7 +161,7 @@ class PartyLimits(Plugin):
         account = account_of(job, self.namespaces)
         return tuple(paths(f"{account}/{user_of(job)}" if account else user_of(job)))
 
-    def _limits(self, job: Job) -> Iterator[tuple[str, _Read]]:
+    def _limits(self, job: Job) -> Iterator[tuple[str, PartyLimit]]:
         """By party; accounts have those that are stated for them alone."""
         parties = self.parties(job)
         for party in parties:
@@ -368,41 +327,6 @@ class PartyLimits(Plugin):
     def _held(self, party: str, name: str) -> float:
         held = self.counts.held.get(party, {}).get(name, 0.0)
         return held + self.taken.get(party, {}).get(name, 0.0)
-
-
-class _Read(msgspec.Struct, frozen=True):
-    """Limits in the engine's units."""
-
-    submitted: int | None
-    running: int | None
-    amounts: Amounts
-    budget: Budget | None = None
-
-    def over(self, usual: _Read) -> _Read:
-        """These, and the usual ones where these say nothing."""
-        return _Read(
-            usual.submitted if self.submitted is None else self.submitted,
-            usual.running if self.running is None else self.running,
-            {**usual.amounts, **self.amounts},
-            usual.budget if self.budget is None else self.budget.over(usual.budget),
-        )
-
-
-def _read_all(arguments: PartyLimitsArguments) -> tuple[_Read, dict[str, _Read], Periods]:
-    """The limits of everybody, and those that are stated by party.  Raises ValueError."""
-    periods = Periods()
-    usual = _read(arguments, periods.read("budget.", arguments.budget, None))
-    stated = {
-        party: _read(limits, periods.read(f"of.{party}.budget.", limits.budget, usual.budget))
-        for party, limits in arguments.of.items()
-    }
-    return usual, stated, periods
-
-
-def _read(limits: Limits | PartyLimitsArguments, budget: Budget | None) -> _Read:
-    found = resources.amounts(limits.resources)
-    amounts = {name: found[name] for name in limits.resources}
-    return _Read(limits.submitted, limits.running, amounts, budget)
 
 
 def _lacks_its_minimum(job: Job) -> bool:
