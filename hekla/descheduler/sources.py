@@ -42,7 +42,12 @@ FAILURES = (
 )
 LARGEST = 256 << 20
 """Bytes of the largest answer about a whole cluster."""
-NODE_CPU = 'avg_over_time((1 - avg by (@instance) ($rate(node_cpu_seconds_total{mode="idle"}[$window])))[$duration:$step])'
+NODE_CPU = (
+    'avg_over_time((1 - sum by (@instance) ($rate(node_cpu_seconds_total{mode="idle"}[$window])) / '
+    "sum by (@instance) ($rate(node_cpu_seconds_total[$window])))[$duration:$step])"
+)
+"""Idle time against all time: the rate of a series that has just begun is too small, and what is idle then would
+seem busy."""
 NODE_MEMORY = "avg_over_time((1 - node_memory_MemAvailable_bytes / node_memory_MemTotal_bytes)[$duration:$step])"
 POD_CPU = (
     "avg_over_time((sum by (namespace, pod) "

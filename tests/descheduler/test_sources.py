@@ -53,7 +53,7 @@ class Prometheus(BaseHTTPRequestHandler):
 def address() -> Iterator[str]:
     made = ThreadingHTTPServer(("127.0.0.1", 0), Prometheus)
     Prometheus.asked, Prometheus.said = [], {}
-    Thread(target=made.serve_forever, daemon=True).start()
+    Thread(target=made.serve_forever, args=(0.01,), daemon=True).start()
     yield f"http://127.0.0.1:{made.server_address[1]}"
     made.shutdown()
     made.server_close()
