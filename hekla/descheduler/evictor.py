@@ -72,15 +72,26 @@ class Evictor:
         left, minimum = self.view.gang_left(pod)
         return GANG if left < minimum else ""
 
+    @property
+    def asks_for_room(self) -> bool:
+        """Whether a pod goes only where another node would take it."""
+        return self.arguments.node_fit or self.cool is not None
+
+    @property
+    def no_room(self) -> str:
+        return NO_ROOM if self.cool is None else NO_COOL_ROOM
+
+    def taking(self, pod: Pod) -> Bools | None:
+        """The nodes that would take the pod; None where nobody asks."""
+        return self.view.fit.taking(pod, self._among) if self.asks_for_room else None
+
     def destination(self, pod: Pod) -> tuple[str, int | None]:
         """Why the pod would not find another place ("" if it would, or nobody asks), and the row that
         would take it."""
-        if not self.arguments.node_fit and self.cool is None:
+        if not self.asks_for_room:
             return "", None
         row = self.view.fit.destination(pod, self._among)
-        if row is not None:
-            return "", row
-        return NO_ROOM if self.cool is None else NO_COOL_ROOM, None
+        return ("", row) if row is not None else (self.no_room, None)
 
     @cached_property
     def _among(self) -> Bools | None:

@@ -76,15 +76,23 @@ class Session:
         """Whether the evictor's filter lets the pod through."""
         reason = self.evictor.refusal(pod)
         if reason:
-            self._refuse(pod, reason)
+            self.refuse(pod, reason)
         return not reason
 
     def evict(self, pod: Pod, reason: str) -> Generator[Eviction, bool, Outcome]:
         """Evict a pod that the filter let through, if it would land elsewhere and no limit is reached."""
         wrong, destination = self.evictor.destination(pod)
-        wrong = wrong or self.evictor.gang_refusal(pod)
         if wrong:
-            self._refuse(pod, wrong)
+            self.refuse(pod, wrong)
+            return Outcome.REFUSED
+        return (yield from self.evict_to(pod, reason, destination))
+
+    def evict_to(
+        self, pod: Pod, reason: str, destination: int | None
+    ) -> Generator[Eviction, bool, Outcome]:
+        """Evict a pod that has a place to go; `destination` is where room is booked for it."""
+        if wrong := self.evictor.gang_refusal(pod):
+            self.refuse(pod, wrong)
             return Outcome.REFUSED
         outcome = self.limits.reached(pod)
         if outcome is None:
@@ -103,7 +111,8 @@ class Session:
         for pod in pods:
             yield from self.evict(pod, reason)
 
-    def _refuse(self, pod: Pod, reason: str) -> None:
+    def refuse(self, pod: Pod, reason: str) -> None:
+        """Say why a pod stays."""
         self.report.refused[self.strategy, reason] += 1
         log.debug("%s on %s stays: %s", pod.key, pod.node, reason)
 

@@ -163,7 +163,22 @@ def test_the_destinations_fill_up() -> None:
         {"a": (10000, 0), "b": (5000, 0), "c": (300, 0)},
         {f"a{number}": (200, 0) for number in range(9)},
     )
-    assert len(run(policy(), tables, usage).names) == 3  # 800 - 300 = 500: gone after the third
+    ran = run(policy(), tables, usage)
+    assert ran.names == ["a0", "a1"]  # 300 + 200 + 200 = 700, and 800 is the target
+    assert (
+        ran.report.refused["LoadAware", "it would put every under-used node over its target"] == 7
+    )
+
+
+def test_what_would_make_its_new_node_hot_stays_and_a_smaller_one_goes() -> None:
+    tables = Tables(
+        [node("a", 10000), node("b", 10000), node("c", 10000)],
+        [pod("big", "a", 100), pod("small", "a", 100)],
+    )
+    usage = measured(
+        {"a": (9900, 0), "b": (5000, 0), "c": (2500, 0)}, {"big": (6000, 0), "small": (900, 0)}
+    )
+    assert run(policy(), tables, usage).names == ["small"]
 
 
 @pytest.mark.scenario("descheduler", "R")

@@ -10,14 +10,21 @@ import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hekla.descheduler.classification import Class, Load
 from hekla.descheduler.evictions import Eviction, Outcome, Steps
-from hekla.descheduler.fit import untolerated
+from hekla.descheduler.fit import EPSILON, Bools, untolerated
 from hekla.descheduler.policy.arguments import Excluded
 from hekla.descheduler.session import Session
 from hekla.descheduler.tables import PODS, Amounts, Placement, Pod
 
 log = logging.getLogger(__name__)
+
+Floats = NDArray[np.float64]
+NOT_TOLERATED = "it does not tolerate the taints of any under-used node"
+WOULD_BE_HOT = "it would put every under-used node over its target"
 
 
 @dataclass(frozen=True)
@@ -38,55 +45,109 @@ class Draining:
 
     def run(self, session: Session) -> Steps:
         """Drain the sources while the destinations have room in sum for each resource."""
-        room = self.room()
-        log.info("Total capacity to be moved: %s", amounts_text(room))
+        landing = Landing(self.destinations, session)
+        log.info("Total capacity to be moved: %s", amounts_text(landing.total()))
         spared = frozenset(self.excluded.exclude) if self.excluded is not None else frozenset()
-        tolerated: dict[Placement, bool] = {}
         for load in self.sources:
             pods = [pod for pod in session.view.live_pods(load.node) if session.evictable(pod)]
             log.debug("Pods on node %s: %d removable", load.node.name, len(pods))
             if not pods:
                 log.info("No removable pods on node %s, try next node", load.node.name)
             for pod in sorted(pods, key=lambda pod: self.order(pod, load)):
-                if not self.above(load) or not has_room(room):
+                if not self.above(load) or not landing.has_room():
                     break
-                if pod.placement not in tolerated:
-                    tolerated[pod.placement] = any(
-                        untolerated(pod.placement, one.node) is None for one in self.destinations
-                    )
-                if not tolerated[pod.placement] or pod.namespace in spared:
+                if pod.namespace in spared:
                     continue
-                outcome = yield from self._move(session, pod, load, room)
+                outcome = yield from self._move(session, pod, load, landing)
                 if outcome is Outcome.TOTAL:
                     return
                 if outcome is Outcome.PER_NODE:
                     break
-            if not has_room(room):
+            if not landing.has_room():
                 log.info("the nodes with room have none left")
                 return
 
     def _move(
-        self, session: Session, pod: Pod, load: Load, room: Amounts
+        self, session: Session, pod: Pod, load: Load, landing: Landing
     ) -> Generator[Eviction, bool, Outcome]:
-        outcome = yield from session.evict(pod, self.reason(load))
+        cost = self.cost(pod)
+        at, wrong = landing.place(pod, cost)
+        if at is None:
+            session.refuse(pod, wrong)
+            return Outcome.REFUSED
+        outcome = yield from session.evict_to(pod, self.reason(load), landing.row(at))
         if outcome is Outcome.EVICTED:
-            for name, amount in self.cost(pod).items():
-                for sums in (load.usage, room):
-                    if name in sums:
-                        sums[name] -= amount
+            landing.book(at, cost)
+            for name, amount in cost.items():
+                if name in load.usage:
+                    load.usage[name] -= amount
         return outcome
 
-    def room(self) -> Amounts:
-        """What all destinations may still take of each resource."""
-        names = {name for load in self.destinations for name in load.high}
-        return {
-            name: sum(load.high[name] - load.usage.get(name, 0.0) for load in self.destinations)
-            for name in names
-        }
 
+class Landing:
+    """The nodes that take pods, and how much each may still take of every resource.
 
-def has_room(room: Mapping[str, float]) -> bool:
-    return all(amount > 0 for amount in room.values())
+    What would put every one of them over its own target stays where it is: moved, it would be moved again.
+    """
+
+    def __init__(self, destinations: Sequence[Load], session: Session) -> None:
+        self._evictor = session.evictor
+        self._destinations = destinations
+        self._names = sorted({name for load in destinations for name in load.high})
+        self._room = np.array(
+            [
+                [load.high[name] - load.usage.get(name, 0.0) for name in self._names]
+                for load in destinations
+            ]
+        )
+        self._tolerated: dict[Placement, Bools] = {}
+        rows = session.view.fit.rows if session.evictor.asks_for_room else {}
+        self._rows = np.array([rows.get(load.node.name, 0) for load in destinations])
+
+    def total(self) -> Amounts:
+        """What all may still take."""
+        return dict(zip(self._names, self._room.sum(axis=0).tolist(), strict=True))
+
+    def has_room(self) -> bool:
+        return bool((self._room.sum(axis=0) > 0).all())
+
+    def place(self, pod: Pod, cost: Amounts) -> tuple[int | None, str]:
+        """The node that would have most left of what the pod uses most of, and why there is none."""
+        mask = self._tolerating(pod.placement)
+        if not mask.any():
+            return None, NOT_TOLERATED
+        taking = self._evictor.taking(pod)
+        if taking is not None:
+            mask = mask & taking[self._rows]
+            if not mask.any():
+                return None, self._evictor.no_room
+        wanted = np.array([cost.get(name, 0.0) for name in self._names])
+        left = self._room - wanted
+        mask = mask & (left >= -EPSILON).all(axis=1)
+        if not mask.any():
+            return None, WOULD_BE_HOT
+        return int(np.argmax(np.where(mask, left[:, self._key(wanted)], -np.inf))), ""
+
+    def row(self, at: int) -> int | None:
+        """The node's row where rooms are booked."""
+        return int(self._rows[at]) if self._evictor.asks_for_room else None
+
+    def book(self, at: int, cost: Amounts) -> None:
+        for column, name in enumerate(self._names):
+            self._room[at, column] -= cost.get(name, 0.0)
+
+    def _tolerating(self, placement: Placement) -> Bools:
+        mask = self._tolerated.get(placement)
+        if mask is None:
+            found = (untolerated(placement, load.node) is None for load in self._destinations)
+            mask = self._tolerated[placement] = np.fromiter(
+                found, np.bool_, len(self._destinations)
+            )
+        return mask
+
+    def _key(self, wanted: Floats) -> int:
+        shares = wanted / np.maximum(self._room.sum(axis=0), 1.0)
+        return int(np.argmax(shares))
 
 
 def requested(pod: Pod) -> Amounts:
