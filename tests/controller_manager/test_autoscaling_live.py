@@ -42,6 +42,7 @@ while True:
 @dataclass
 class Live:
     client: Client
+    metrics: MetricsServerProcess
     namespace: str = "default"
 
     async def deploy(self, name: str, node: str, **container: Any) -> None:
@@ -140,7 +141,7 @@ async def live(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Live]:
         metrics.start()
         try:
             with controllers(made.server, f"--{PERIOD}", f"--{PATIENT}"):
-                yield Live(made.client)
+                yield Live(made.client, metrics)
         finally:
             metrics.kill()
 
@@ -223,6 +224,20 @@ async def test_a_number_out_of_bounds_is_brought_back(live: Live) -> None:
     await live.client.patch(DEPLOYMENT, "many", {"spec": {"replicas": 0}}, "default")
     status = await live.until("many", lambda it: condition(it, "ScalingActive")[0] == "False")
     assert condition(status, "ScalingActive") == ("False", "ScalingDisabled")
+
+
+async def test_while_the_metrics_server_is_away_nothing_is_changed(live: Live) -> None:
+    await live.deploy("blind", FAKE)
+    await live.autoscale("blind")
+    await live.until("blind", lambda it: condition(it, "ScalingActive")[0] == "True")
+    before = await live.replicas("blind")
+    live.metrics.kill()
+    status = await live.until("blind", lambda it: condition(it, "ScalingActive")[0] == "False")
+    assert condition(status, "ScalingActive") == ("False", "FailedGetResourceMetric")
+    assert status["desiredReplicas"] == before == await live.replicas("blind")
+    await live.told("blind", "unable to fetch metrics from resource metrics API")
+    live.metrics.start()
+    await live.until("blind", lambda it: condition(it, "ScalingActive")[0] == "True")
 
 
 async def test_the_page_s_example(live: Live) -> None:

@@ -178,7 +178,7 @@ def owner_of(group: Tree) -> str:
 
 
 def queue_of(pod: Tree, group: Tree | None) -> str:
-    """Of a pod's group, its own, the default one; `-` for a pod that another scheduler places."""
+    """Of a pod's group, its own, the default one; `-` for a pod that names another scheduler."""
     if group is not None:
         return str((group.get("spec") or {}).get("queue") or DEFAULT_QUEUE)
     metadata = pod["metadata"]
