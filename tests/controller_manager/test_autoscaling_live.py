@@ -195,7 +195,7 @@ async def test_what_stops_it_is_said(live: Live) -> None:
     assert condition(status, "AbleToScale") == ("False", "FailedGetScale")
     await live.told("nobody", 'deployments.apps "missing" not found')
     await live.autoscale("oddly", "x", "Toaster")
-    await live.told("oddly", 'no matches for kind "Toaster" in group version "apps/v1"')
+    await live.told("oddly", 'no matches for kind "Toaster" in group "apps"')
 
     await live.deploy("bare", FAKE, resources={})
     await live.autoscale("bare")

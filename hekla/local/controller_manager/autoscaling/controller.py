@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 from hekla.api.kinds import Kind
 from hekla.api.selectors import SelectorError, parse_labels
 from hekla.api.text import quantity
+from hekla.api.text.quantity import Format, Quantity
 from hekla.api.text.times import stamp
 from hekla.api.trees import Json
 from hekla.kube.cache import Cache
@@ -186,7 +187,7 @@ class AutoscalingController(Controller):
             raise Stuck("AbleToScale", "FailedGetScale", text) from error
         able = "the HPA controller was able to get the target's current scale"
         status.set("AbleToScale", True, "SucceededGetScale", able)
-        status.current = scale.present
+        status.current = scale.wanted
         memory = self.memories.setdefault(key, Memory())
         memory.begin(scale.wanted, status.now)
         least = spec.get("minReplicas")
@@ -233,17 +234,21 @@ class AutoscalingController(Controller):
         the number and not lower it.  Raises Stuck."""
         pods = await self.pods(key, autoscaler, scale)
         found: list[Proposal] = []
+        status.metrics = []
         failed: list[Stuck] = []
         metrics = autoscaler["spec"].get("metrics") or []
         for metric in metrics:
             try:
-                found.append(await self.ask(autoscaler, metric, scale, pods, status.now))
+                proposal = await self.ask(autoscaler, metric, scale, pods, status.now)
+                found.append(proposal)
+                status.metrics.append(proposal.status)
             except NoReplicas as error:
                 reason = FAILED.get(metric["type"], "InvalidMetricSourceType")
                 self.tell(autoscaler, "Warning", reason, str(error))
                 text = f"the HPA was unable to compute the replica count: {error}"
                 failed.append(Stuck("ScalingActive", reason, text, told=True))
-        status.metrics = [proposal.status for proposal in found]
+                # readers find the state of a metric at its place in the spec
+                status.metrics.append({"type": ""})
         most = max(found, key=lambda proposal: proposal.replicas, default=None)
         if most is None or (failed and most.replicas < scale.wanted):
             text = f"invalid metrics ({len(failed)} invalid out of {len(metrics)}), first error is: {failed[0]}"
@@ -306,9 +311,9 @@ class AutoscalingController(Controller):
         asked = f"failed to get {resource} {'usage' if share is None else 'utilization'}: "
         namespace, selector = autoscaler["metadata"]["namespace"], scale.selector
         try:
+            samples = await self.reader.samples(namespace, selector, resource, container)
             if not pods:
                 raise NoReplicas("no pods returned by selector while calculating replica count")
-            samples = await self.reader.samples(namespace, selector, resource, container)
             scaled = [pod.scaled(resource, container) for pod in pods]
             groups = grouped(scaled, samples, resource, self.settings.patience, now)
             known = {pod.name for pod in scaled}
@@ -324,7 +329,9 @@ class AutoscalingController(Controller):
                 )
         except NoReplicas as error:
             raise NoReplicas(f"{asked}{error}") from error
-        shown: Json = {"averageValue": str(quantity.Quantity.of_milli(answer.average))}
+        form = Format.BINARY if resource == "memory" else Format.DECIMAL
+        average = Quantity(Quantity.of_milli(answer.average).nanos, form)
+        shown: Json = {"averageValue": str(average)}
         if answer.utilization is not None:
             shown["averageUtilization"] = answer.utilization
         told: Json = {"name": resource, "current": shown}

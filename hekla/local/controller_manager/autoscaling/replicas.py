@@ -125,6 +125,7 @@ def by_utilization(
     tolerance: Tolerance,
 ) -> Answer:
     """Replicas by use in percent of requests.  Raises NoReplicas."""
+    counted = _counted(samples, groups)
     requests: dict[str, int] = {}
     for pod in pods:
         if pod.request is None:
@@ -132,7 +133,6 @@ def by_utilization(
                 f"missing request for {resource} in container {pod.lacking} of Pod {pod.name}"
             )
         requests[pod.name] = pod.request
-    counted = _counted(samples, groups)
 
     def ratio(values: Mapping[str, int]) -> float:
         return _utilization(values, requests) / target

@@ -27,10 +27,6 @@ class Scale(NamedTuple):
         return int((self.tree.get("spec") or {}).get("replicas") or 0)
 
     @property
-    def present(self) -> int:
-        return int((self.tree.get("status") or {}).get("replicas") or 0)
-
-    @property
     def selector(self) -> str:
         return str((self.tree.get("status") or {}).get("selector") or "")
 
@@ -48,9 +44,9 @@ class Scales:
         there."""
         version, kind = target.get("apiVersion") or "", target["kind"]
         plural = self._plurals(version, kind)
-        if not plural:
-            raise UnknownKind(f'no matches for kind "{kind}" in group version "{version}"')
         group, _, number = version.rpartition("/")
+        if not plural:
+            raise UnknownKind(f'no matches for kind "{kind}" in group "{group}"')
         kinds: Kind[Json] = Kind(group, number, kind, plural, True, dict)
         path = kinds.path(namespace, target["name"], "scale")
         answer = await self._client.request("GET", path)

@@ -143,16 +143,11 @@ class Reader:
 
 
 def samples_of(found: list[PodMetrics], resource: str, container: str) -> dict[str, Sample]:
-    """By pod; one of which a container does not say what it uses is left out.  Raises NoReplicas
-    where a pod has no such container."""
+    """By pod; one that has no such container is left out, and one of which a container does not say
+    what it uses."""
     samples = {}
     for pod in found:
         parts = [one for one in pod.containers if not container or one.name == container]
-        if container and not parts:
-            raise NoReplicas(
-                f"container {container} not present in metrics for pod "
-                f"{pod.metadata.namespace}/{pod.metadata.name}"
-            )
         if not parts or any(resource not in one.usage for one in parts):
             continue
         total = sum(quantity.milli(one.usage[resource]) for one in parts)
