@@ -104,6 +104,17 @@ def test_a_queue_may_not_take_more_until_its_own_job_ends() -> None:
     )
 
 
+def test_nothing_is_foretold_of_a_gang_that_is_larger_than_its_queues_share() -> None:
+    """There is room, and it does not start all the same."""
+    of = world("easy", "proportion")
+    of.nodes("n1", cpu=6)
+    for name in ("one", "two"):
+        of.queue(name)
+        of.job(name, pods=4, cpu=1, queue=name, annotations=HOUR)
+    assert estimates(of) == ({}, {})
+    assert not of.decisions.binds
+
+
 def test_only_the_nodes_that_a_job_may_use_count() -> None:
     of = world()
     of.nodes("n1", cpu=8, labels={"disk": "ssd"})

@@ -16,6 +16,7 @@ import numpy as np
 from hekla.api.names import DEFAULT_WALLTIME
 from hekla.engine.actions.timed_turns import mode_of
 from hekla.engine.actions.waiting_line import WaitingLine
+from hekla.engine.explain.explanation import above_its_share
 from hekla.engine.framework.heap import OrderKey
 from hekla.engine.framework.joborder import STRICT, waits
 from hekla.engine.model.arrays import Bools, Rows
@@ -128,6 +129,8 @@ class Reading:
             return self._read_without_pods(job, queue) if job.is_pending else None
         if not self._foresees and session.votes.job_valid(job) is not None:
             return None
+        if job.short_of_quota is not None and above_its_share(session, queue, job):
+            return None  # What its queue deserves follows what others ask for.
         kind = tasks[0].pods
         if all(task.pods is kind for task in tasks):
             counts = [(self._class_of(tasks[0]), min(lacking, len(tasks)))]

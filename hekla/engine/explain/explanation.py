@@ -249,8 +249,7 @@ def _explain_quota(
     if queue.state != OPEN:
         remedy = f"{starts} when the queue is opened."
         return made("quota", f"{who}: {not_open(queue)}. {remedy}", remedy)
-    gang = made.needs > 1 and not more
-    if gang and (above := _above_its_share(session, queue, job, made.needs)):
+    if not more and (above := above_its_share(session, queue, job)):
         lacks = _sums((one.resource, one.beyond) for one in above)
         minimum = _sums((one.resource, one.asked) for one in above)
         deserves = _sums((one.resource, one.most) for one in above)
@@ -275,10 +274,13 @@ def _explain_quota(
     )
 
 
-def _above_its_share(session: Session, queue: Queue, job: Job, needs: int) -> list[Shortage]:
+def above_its_share(session: Session, queue: Queue, job: Job) -> list[Shortage]:
     """Where all that a gang needs at once is more than what its queue deserves; `beyond` is by how
     much.  Then nobody's end within the queue helps."""
-    minimum = requests_of(session.order.sorted_tasks(job.tasks.values())[:needs])
+    if job.min_available < 2:
+        return []
+    tasks = session.order.sorted_tasks(job.tasks.values())
+    minimum = requests_of(tasks[: job.min_available])
     found = []
     for one in session.votes.quota_shortages(queue, minimum):
         if one.limit == DESERVED:
