@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 
 from hekla.api.text.times import stamp
+from hekla.api.trees import Tree
 from hekla.engine.cycle import hooks_of
 from hekla.engine.estimates.estimates import Estimation, StartEstimate
+from hekla.engine.estimates.snapshot import Reading
 from hekla.engine.framework.session import Session
-from hekla.engine.placement.forecast import Why
+from hekla.engine.placement.forecast import AT_ONCE, Forecast, Why
 from hekla.engine.world import World, policy
 
 HOUR = {"hekla.io/walltime": "1h"}
@@ -18,7 +21,7 @@ HALF = {"hekla.io/walltime": "30m"}
 SHORT = {"hekla.io/walltime": "10m"}
 
 
-def world(mode: str = "easy", *plugins: str) -> World:
+def world(mode: str = "easy", *plugins: str | Tree) -> World:
     made = World(
         policy(
             plugins=["gang", "predicates", *plugins],
@@ -147,3 +150,40 @@ def test_a_job_too_long_for_the_time_before_a_window_starts_after_it() -> None:
     found, _ = estimates(of)
     assert "brief" not in found, "it runs: it ends before the window opens"
     assert found["long"].at == pytest.approx(1800)
+
+
+@pytest.mark.parametrize("mode", ["", "easy"])
+def test_it_pauses_where_many_start_at_one_moment(mode: str) -> None:
+    of = world(mode)
+    of.nodes("n1", cpu=200)
+    of.job("runs", cpu=200, on=["n1"], phase="Running", annotations=HOUR)
+    for number in range(100):
+        of.job(f"waits-{number}", cpu=1, annotations=HALF)
+    of.run()
+    session = hooks_of(of.state, of.policy).session
+    assert isinstance(session, Session)
+    reading = Reading(session, of.now)
+    for _ in reading.steps():
+        pass
+    assert reading.snapshot is not None
+    forecast = Forecast(reading.snapshot)
+    started = [0, *(len(forecast.starts) for _ in forecast.steps()), len(forecast.starts)]
+    assert started[-1] == 100
+    assert max(after - before for before, after in pairwise(started)) <= AT_ONCE
+
+
+def test_who_waits_for_a_budget_is_told_its_renewal_and_holds_up_nobody() -> None:
+    """Though its turn is before the others', and one passes it that would be in its way."""
+    limits = {"budget": {"resources": {"cpu": "4h"}, "renew": "@daily"}}
+    of = world("easy", {"name": "party-limits", "arguments": limits})
+    of.nodes("n1", cpu=8)
+    anna, ben = {"hekla.io/user": "anna"}, {"hekla.io/user": "ben"}
+    of.job("runs", cpu=4, on=["n1"], phase="Running", annotations={**anna, **HOUR})
+    of.job("next", cpu=2, annotations={**anna, **HOUR})
+    of.job("wide", cpu=8, annotations={**ben, **HALF})
+    found, because = estimates(of)
+    assert found["next"].at == 1_036_800 - of.now and found["next"].why is Why.LIMIT
+    assert because["next"].startswith(
+        "user anna has used 0 of 4 cpu hours, what runs may use 4 more"
+    )
+    assert found["wide"].at == pytest.approx(3600) and found["wide"].latest

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -27,6 +27,8 @@ from hekla.engine.placement.room_counts import MANY
 Jobs = NDArray[np.intp]
 OVERDUE = 1.0
 """Seconds from now at which what should have ended is taken to end."""
+AT_ONCE = 16
+"""Jobs that have their turn between two pauses."""
 FEW = 1_000
 """Waiting jobs up to which every moment is looked at by itself."""
 FINENESS = 512
@@ -187,14 +189,16 @@ class Forecast:
             self._count(every[first : first + 64])
             yield self.now
         moment = self.now
-        self._turn(moment)
+        for _ in self._turn(moment):
+            yield moment
         self._recount()
         self.first_head, self._totals_now = self._head, self._totals.copy()
         self._full_now = set(self._full)
         while len(self.line) and self.holdings:
             yield moment
             moment = self._next(moment)
-            self._turn(moment)
+            for _ in self._turn(moment):
+                yield moment
         for job in self.line.tolist():
             self._unknown(job)
 
@@ -230,23 +234,26 @@ class Forecast:
             self._give_back(one)
         return until
 
-    def _turn(self, moment: float) -> None:
-        """Everybody's turn at one moment."""
+    def _turn(self, moment: float) -> Iterator[None]:
+        """Everybody's turn at one moment, with pauses where many start."""
         self._recount()
         if self.of.mode in ("strict", "easy", "conservative"):
-            behind = self._serve_until_one_waits(moment)
+            behind = yield from self._serve_until_one_waits(moment)
             if behind is None:
                 return
             if self.of.mode != "strict":
-                self._pass_by(moment, behind)
+                yield from self._pass_by(moment, behind)
         else:
-            self._pass_by(moment, 0)
+            yield from self._pass_by(moment, 0)
 
-    def _serve_until_one_waits(self, moment: float) -> int | None:
+    def _serve_until_one_waits(self, moment: float) -> Generator[None, None, int | None]:
         """Serve jobs in their order until one has to wait for room: the place in the line of the next;
         None where nobody waits so."""
-        at = 0
+        at = turns = 0
         while at < len(self.line):
+            turns += 1
+            if turns % AT_ONCE == 0:
+                yield
             job = int(self.line[at])
             if not (self._may_begin(job, moment) and self._within_quota(job)):
                 at += 1
@@ -264,7 +271,7 @@ class Forecast:
         self._head, self._then = NOBODY, None
         return None
 
-    def _pass_by(self, moment: float, first: int) -> None:
+    def _pass_by(self, moment: float, first: int) -> Iterator[None]:
         """Serve jobs from this place in the line on, as far as they hold up nobody."""
         of = self.of
         rest = self.line[first:]
@@ -295,6 +302,8 @@ class Forecast:
                         self._spare[:, self._latest.rows] -= self._latest.amounts
                     at += place + 1
                     started.append(first + at - 1)
+                    if len(started) % AT_ONCE == 0:
+                        yield
                     break
             else:
                 break
