@@ -26,7 +26,14 @@ from hekla.kube import notify
 from hekla.kube.client import Client
 from hekla.kube.connection.serving import context_of, make
 from hekla.kube.connection.tls import TlsError, load_files
-from hekla.kube.daemon import Daemon, DaemonError, connection_flags, leader_flags
+from hekla.kube.daemon import (
+    Daemon,
+    DaemonError,
+    connection_flags,
+    health_flags,
+    leader_flags,
+    metrics_flags,
+)
 from hekla.kube.daemon import main as run_daemon
 from hekla.kube.errors import ApiError
 from hekla.kube.events import Recorder
@@ -53,6 +60,8 @@ METRICS = Metrics()
 
 FLAGS = (
     *connection_flags(0, 0),
+    *health_flags(),
+    *metrics_flags(":8080"),
     *(replace(flag, default=LEASE.get(flag.name, flag.default)) for flag in leader_flags("vc-descheduler")),
     Flag("policy-config-file", TEXT, "", "the DeschedulerPolicy; it is read again before each cycle"),
     Flag("descheduling-interval", SECONDS, 0.0, "from the start of a cycle to that of the next; goes before cron",
@@ -63,8 +72,6 @@ FLAGS = (
     Flag("disable-metrics", YES_NO, False, "do not answer /metrics"),
     Flag("secure-port", WHOLE, 10258, "HTTPS port of /healthz and /metrics; 0: none", check=between(0, 65535)),
     Flag("bind-address", TEXT, "0.0.0.0", "address of that port"),
-    Flag("tls-cert-file", TEXT, "", "its certificate; without one the process makes its own"),
-    Flag("tls-private-key-file", TEXT, "", "the key of that certificate"),
 )  # fmt: skip
 
 
@@ -89,6 +96,7 @@ def schedule_of(options: Options) -> Schedule | None:
 def prepare(daemon: Daemon) -> None:
     """What can be wrong without an API server is said at once, before anybody waits to lead."""
     options = daemon.options
+    daemon.health.registry = METRICS.registry
     schedule_of(options)
     try:
         read_file(options.policy_config_file)
@@ -151,7 +159,6 @@ async def listen(daemon: Daemon) -> None:
     options = daemon.options
     if not options.secure_port:
         return
-    daemon.health.registry = METRICS.registry
     context = context_of(
         make(
             ["localhost", options.bind_address],

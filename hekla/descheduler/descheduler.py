@@ -207,7 +207,8 @@ def warn_of_what_has_no_effect(policy: Policy) -> None:
 def myself(lease: str, namespace: str) -> Json:
     """The object that events about this process are about: its pod where the environment says which,
     else its lease."""
-    name, of = os.environ.get("HOSTNAME", ""), os.environ.get("POD_NAMESPACE", "")
+    name = os.environ.get("HOSTNAME", "")
+    of = os.environ.get("POD_NAMESPACE") or os.environ.get("KUBE_POD_NAMESPACE")
     if name and of:
         return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": of}}
     return {

@@ -37,6 +37,7 @@ SCHEDULER = account("scheduler", "batch")
 LONE_SCHEDULER = account("scheduler")
 CONTROLLERS = account("controllers", "hypernodes", "secrets")
 HYPERNODES = account("hypernode-controller")
+DESCHEDULER = account("descheduler")
 _REGISTRATION = {
     "apiGroups": ["admissionregistration.k8s.io"],
     "resources": ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],

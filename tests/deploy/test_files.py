@@ -18,6 +18,7 @@ from hekla.admission.review import Settings
 from hekla.admission.rules import groups
 from hekla.cli.hekla import DAEMONS
 from hekla.controllers.hypernode.controller import KEY, discovery_config
+from hekla.descheduler.policy.reader import read_file
 from hekla.engine.model.state import State
 from hekla.engine.policies import read_policy
 from hekla.kube.daemon import VERSION_FLAG
@@ -78,6 +79,7 @@ def test_webhooks_are_those_that_admission_would_register() -> None:
 def test_configurations_are_read() -> None:
     for name in ("volcano-scheduler.conf", "agent-scheduler.conf"):
         assert read_policy(yaml.safe_load((CHART / "config" / name).read_text())).actions
+    assert read_file(str(CHART / "config" / "volcano-descheduler.conf")).profiles
     assert groups.load(CHART / "config" / "volcano-admission.conf") == ()
     assert discovery_config({"data": {KEY: (CHART / "config" / KEY).read_text()}}) == []
     example = re.sub(r"(?m)^#(?! [A-Z])", "", (CHART / "config" / KEY).read_text())

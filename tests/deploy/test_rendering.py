@@ -12,6 +12,10 @@ from deploy.__main__ import MANIFESTS, manifests
 from hekla.admission.registration import Where, webhook
 from hekla.admission.registry import ADMISSIONS
 from hekla.admission.review import Settings
+from hekla.descheduler.daemon import FLAGS
+from hekla.descheduler.policy.reader import read
+from hekla.kube.flags import parse
+from hekla.kube.log import FLAGS as LOG_FLAGS
 from tests.deploy.chart import Chart
 from tests.kubernetes import programs
 
@@ -239,8 +243,27 @@ def test_nobody_owns_hypernodes_without_copies(chart: Chart) -> None:
     )
 
 
+def test_a_descheduler(chart: Chart) -> None:
+    made = chart("descheduler_enable=true", "leader_elect_enable=true", "descheduler_replicas=2", "descheduler_interval=10m",
+                 "descheduler_dry_run=true")  # fmt: skip
+    arguments = made.container("volcano-descheduler")["args"]
+    options = parse((*FLAGS, *LOG_FLAGS), arguments)
+    assert (options.descheduling_interval, options.dry_run, options.leader_elect) == (
+        600,
+        True,
+        True,
+    )
+    (config,) = made.of("ConfigMap")["volcano-descheduler-configmap"]["data"].items()
+    assert options.policy_config_file == f"/policy-dir/{config[0]}"
+    assert read(config[1]).profiles[0].balance == ("LoadAware",)
+    given = str(made.of("ClusterRole")["volcano-descheduler"]["rules"])
+    assert "delete" not in given and "pods/eviction" in given
+    assert "several copies" in chart.refused("descheduler_enable=true", "descheduler_replicas=2")
+
+
 def test_containers_write_nowhere_but_to_memory(chart: Chart) -> None:
-    for name, deployment in chart("agent_scheduler_enable=true").of("Deployment").items():
+    made = chart("agent_scheduler_enable=true", "descheduler_enable=true")
+    for name, deployment in made.of("Deployment").items():
         pod = deployment["spec"]["template"]["spec"]
         container = pod["containers"][0]
         assert container["securityContext"]["readOnlyRootFilesystem"] is True, name
@@ -257,6 +280,7 @@ def test_only_served_ports_are_reached(chart: Chart) -> None:
     metrics those who are named."""
     made = chart(
         "agent_scheduler_enable=true",
+        "descheduler_enable=true",
         "network_policy_metrics_from[0].podSelector.matchLabels.app=prometheus",
     )
     policies = made.of("NetworkPolicy")

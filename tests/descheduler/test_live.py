@@ -21,7 +21,7 @@ import pytest_asyncio
 from hekla.api.kubernetes import core, policy
 from hekla.api.trees import Json
 from hekla.kube.errors import ApiError
-from tests.apiserver_process import ApiServerProcess
+from tests.deploy import accounts
 from tests.kubelet.live_cluster import PATIENCE, POD, Cluster, cluster
 from tests.metrics_server.process import MetricsServerProcess
 from tests.ports import free_port
@@ -48,9 +48,11 @@ profiles:
 
 
 class Live:
-    def __init__(self, cluster: Cluster, directory: Path) -> None:
+    def __init__(self, cluster: Cluster, directory: Path, kubeconfig: Path) -> None:
         self.cluster = cluster
         self.directory = directory
+        self.kubeconfig = kubeconfig
+        """Of the account that the chart gives to a descheduler."""
 
     async def pod(self, name: str, node: str, cpu: str) -> None:
         """A pod of a ReplicaSet that uses so much."""
@@ -107,7 +109,7 @@ class Live:
 
     @contextmanager
     def descheduler(self, text: str, *flags: str) -> Iterator[Process]:
-        process = Process(self.directory, self.cluster.server, text, *flags)
+        process = Process(self.directory, self.kubeconfig, text, *flags)
         try:
             yield process
         finally:
@@ -117,14 +119,15 @@ class Live:
 class Process:
     """One `hekla descheduler`."""
 
-    def __init__(self, directory: Path, server: ApiServerProcess, text: str, *flags: str) -> None:
+    def __init__(self, directory: Path, kubeconfig: Path, text: str, *flags: str) -> None:
+        directory.mkdir(exist_ok=True)
         self.policy = directory / "policy.yaml"
         self.policy.write_text(text)
         self.log = directory / "descheduler.log"
         self.log.write_text("")
         self.port = free_port()
         command = [
-            sys.executable, "-m", "hekla", "descheduler", f"--client-connection-kubeconfig={server.internal_kubeconfig}",
+            sys.executable, "-m", "hekla", "descheduler", f"--client-connection-kubeconfig={kubeconfig}",
             f"--policy-config-file={self.policy}", f"--secure-port={self.port}", "--bind-address=127.0.0.1", *flags,
         ]  # fmt: skip
         with self.log.open("ab") as output:
@@ -176,7 +179,10 @@ async def live(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Live]:
         metrics = MetricsServerProcess(directory, made.server)
         metrics.start()
         try:
-            yield Live(made, directory)
+            account = await asyncio.to_thread(
+                accounts.grant, made.server.kubeconfig, "descheduler", accounts.DESCHEDULER
+            )
+            yield Live(made, directory, account)
         finally:
             metrics.kill()
 
@@ -302,3 +308,21 @@ async def test_what_a_wrong_start_is_told(live: Live, flags: tuple[str, ...], me
     with live.descheduler(written(), *flags) as descheduler:
         assert await descheduler.ended() == 1
     assert message in descheduler.log.read_text()
+
+
+async def test_of_two_copies_one_works_and_the_other_takes_over(live: Live) -> None:
+    flags = ("--descheduling-interval=200ms", "--leader-elect", "--leader-elect-lease-duration=3s",
+             "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=200ms")  # fmt: skip
+    with live.descheduler(written(), *flags) as first:
+        await first.says("Number of evicted pods")
+        second = Process(live.directory / "second", live.kubeconfig, written(), *flags)
+        try:
+            await second.says("waiting for the lease volcano-system/vc-descheduler")
+            first.process.kill()
+            await live.skew("l")
+            await second.says("Evicted pod: pod=default/l-a")
+            await live.cluster.gone("l-a")
+            assert len(await live.names()) == 5
+        finally:
+            second.stop()
+    await live.clear()
