@@ -19,6 +19,7 @@ from hekla.descheduler.policy.policy import Policy, PolicyError
 from hekla.descheduler.policy.reader import read_file
 from hekla.descheduler.session import Report
 from hekla.descheduler.sources import Sources
+from hekla.descheduler.tables import Pod
 from hekla.kube.client import Client
 from hekla.kube.errors import ApiError, NotFound, TooManyRequests
 from hekla.kube.events import Recorder
@@ -161,9 +162,12 @@ class Descheduler:
         except TooManyRequests as error:
             self.metrics.blocked()
             log.warning('error when evicting pod (ignoring) "%s": %s', pod.key, reasons_of(error))
+            self._tell_failure(eviction, policy, reasons_of(error))
             return False
         except (ApiError, TransportError, TimeoutError) as error:
-            log.error('error when evicting pod "%s": %s', pod.key, error or "no answer")
+            why = str(error) or "no answer"
+            log.error('error when evicting pod "%s": %s', pod.key, why)
+            self._tell_failure(eviction, policy, why)
             return False
         self.informers.evicted(pod.uid, pod.node)
         log.info(
@@ -174,17 +178,19 @@ class Descheduler:
             eviction.profile,
             eviction.reason,
         )
-        self.recorder.event(
-            {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
-            },
-            "Normal",
-            eviction.strategy,
-            f"pod evicted from {pod.node} node by the descheduler: {eviction.reason}",
-        )
+        words = f"pod evicted from {pod.node} node by the descheduler: {eviction.reason}"
+        self.recorder.event(reference_of(pod), "Normal", eviction.strategy, words)
         return True
+
+    def _tell_failure(self, eviction: Eviction, policy: Policy, why: str) -> None:
+        if policy.tell_failures:
+            words = f"pod could not be evicted by the descheduler ({eviction.reason}): {why}"
+            self.recorder.event(reference_of(eviction.pod), "Warning", "EvictionFailed", words)
+
+
+def reference_of(pod: Pod) -> Json:
+    metadata = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
 
 
 def reasons_of(error: TooManyRequests) -> str:

@@ -21,7 +21,7 @@ from hekla.descheduler.policy.arguments import (
 )
 from hekla.descheduler.policy.policy import Policy
 from hekla.descheduler.tables import CPU, MEMORY, Node
-from hekla.descheduler.usage import Usage, fresh
+from hekla.descheduler.usage import Usage, believed, fresh
 from hekla.kube.client import Client
 from hekla.kube.errors import ApiError
 from hekla.kube.http.client import TransportError
@@ -102,8 +102,11 @@ class Sources:
             return Usage(
                 problem=f"{metrics.source}{where} cannot be asked: {error or 'it takes too long'}"
             )
+        of_nodes, odd = believed(of_nodes, nodes)
+        for words in odd:
+            log.warning("%s; it is left alone", words)
         usage = fresh(of_nodes, of_pods, self.clock(), seconds(metrics.expiration))
-        if not of_nodes and metrics.source == PROMETHEUS:
+        if not of_nodes and not odd and metrics.source == PROMETHEUS:
             query = fill(metrics.queries.node_cpu or NODE_CPU, metrics, duration)
             return Usage(
                 problem=f"Prometheus has no cpu or memory of any node: {query} or its like for memory gave nothing.  Is "

@@ -105,6 +105,8 @@ class Pod:
     owners: tuple[Owner, ...] = ()
     phase: str = "Running"
     terminating: bool = False
+    ending: float = 0.0
+    """When it has to be gone, if it is terminating."""
     priority: int | None = None
     qos: str = "BestEffort"
     requests: Mapping[str, float] = field(default_factory=dict)

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from hekla.descheduler.tables import CPU, MEMORY, Node
 from hekla.monitoring.cluster_metrics import Sample
+
+PLAUSIBLE = 1.25
+"""Share of a machine that a measurement may be: clocks and windows are not exact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +22,30 @@ class Usage:
     """Nodes whose sample was too old."""
     problem: str = ""
     """Why there is nothing, for people."""
+
+
+def believed(
+    samples: Mapping[str, Sample], nodes: Mapping[str, Node]
+) -> tuple[dict[str, Sample], list[str]]:
+    """The samples that can be true, and of the others what they say: nothing below zero, and not much
+    more than the machine has."""
+    kept, odd = {}, []
+    for name, one in samples.items():
+        node = nodes.get(name)
+        if node is None:
+            continue
+        has = node.capacity or node.allocatable
+        used = {CPU: one.cpu, MEMORY: one.memory}
+        wrong = [
+            f"{resource} {amount:.0f} of {has.get(resource, 0.0):.0f}"
+            for resource, amount in used.items()
+            if not 0 <= amount <= PLAUSIBLE * has.get(resource, 0.0)
+        ]
+        if wrong:
+            odd.append(f"node {name} cannot use {' and '.join(wrong)}")
+        else:
+            kept[name] = one
+    return kept, odd
 
 
 def fresh(

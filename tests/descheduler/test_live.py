@@ -243,8 +243,11 @@ async def test_a_budget_is_kept_and_the_next_pod_is_tried(live: Live) -> None:
         "expectedPods": 1,
     }
     await client.update_status(kind, {**made, "status": counts})
-    with live.descheduler(written(), "--once") as descheduler:
+    text = written().replace("profiles:", "evictionFailureEventNotification: true\nprofiles:", 1)
+    with live.descheduler(text, "--once") as descheduler:
         assert await descheduler.ended() == 0
+    event = await live.cluster.event("b-a", "EvictionFailed")
+    assert "The disruption budget keep needs 1 healthy pods" in event.message
     said = descheduler.log.read_text()
     assert 'error when evicting pod (ignoring) "default/b-a"' in said
     assert "The disruption budget keep needs 1 healthy pods and has 1 currently" in said

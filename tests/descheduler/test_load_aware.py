@@ -211,6 +211,14 @@ def test_a_node_is_measured_again_before_it_is_drained_further() -> None:
     assert run(policy(), cluster(), SKEWED, settling={"a": NOW - 20}).names == ["a2", "a3"]
 
 
+def test_pods_on_their_way_out_are_waited_for_but_not_for_ever() -> None:
+    here = cluster()
+    here.put_pod(pod("going", "a", 100, terminating=True, ending=NOW + 30))
+    assert run(policy(), here, SKEWED).names == []
+    here.put_pod(pod("going", "a", 100, terminating=True, ending=NOW - 61))
+    assert run(policy(), here, SKEWED).names == ["a2", "a3"]
+
+
 def test_the_node_selector_limits_both_sides() -> None:
     tables = cluster(labels={"pool": "x"})
     assert run(policy(f"{STANDARD}, nodeSelector: pool=x"), tables, SKEWED).names == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from hekla.descheduler.policy.arguments import (
     FailedPodsArguments,
@@ -22,6 +23,7 @@ nodeSelector: "pool in (batch, gpu)"
 maxNoOfPodsToEvictPerNode: 5
 maxNoOfPodsToEvictPerNamespace: 20
 maxNoOfPodsToEvictTotal: 50
+metricsProviders: [{source: KubernetesMetrics}]
 profiles:
 - name: balance-hot-nodes
   pluginConfig:
@@ -75,6 +77,7 @@ def test_defaults() -> None:
     [
         ("nodeFit", "nodeFits", "in profile balance-hot-nodes: DefaultEvictor: nodeFits: there is no such key; did you mean 'nodeFit'?"),
         ("maxNoOfPodsToEvictTotal", "maxNoOfPodsToEvict", "did you mean 'maxNoOfPodsToEvictTotal'?"),
+        ("source: KubernetesMetrics", "source: KubernetesMetric", "source 'KubernetesMetric': did you mean 'KubernetesMetrics'?"),
         ("numberOfNodes: 1", "numberOfNodes: many", "LoadAware: numberOfNodes: expected `int`, got `str`"),
         ("type: Prometheus, ", "", "LoadAware: metrics.type is missing: it is one of prometheus, prometheus_adaptor, metrics_server"),
         ("type: Prometheus", "type: promethus", "metrics.type 'promethus': did you mean 'prometheus'?"),
@@ -220,3 +223,13 @@ def test_what_a_wrong_former_policy_is_told(before: str, after: str, message: st
     with pytest.raises(PolicyError) as error:
         former(**{before: after})
     assert message in str(error.value)
+
+
+def test_the_policy_of_the_walk_through_is_read() -> None:
+    """Its metrics are of type `Prometheus`, with a capital letter."""
+    path = Path(__file__).parents[2].parent / "shared" / "scenarios" / "08-descheduler-policy.yaml"
+    if not path.exists():
+        pytest.skip("the scenarios are not here")
+    policy = read(yaml.safe_load(path.read_text())["data"]["policy.yaml"])
+    load_aware = policy.profiles[0].load_aware()
+    assert load_aware is not None and load_aware.target_thresholds == {"cpu": 80, "memory": 85}

@@ -165,6 +165,16 @@ async def test_a_metrics_server() -> None:
     assert found.pods == {"a/p": Sample(200, 20, NOW - 10, 15)}
 
 
+async def test_a_node_that_lies_is_not_believed(caplog: pytest.LogCaptureFixture) -> None:
+    nodes = [measured("n1", "-1", "10"), measured("n2", "5001m", "10")]
+    found = await sources(Api(nodes=nodes, pods=[])).usage(
+        Metrics(type="metrics_server"), "2m", NODES
+    )
+    assert found.nodes == {} and found.problem == "no node is measured"
+    assert "node n1 cannot use cpu -1000 of 4000; it is left alone" in caplog.text
+    assert "node n2 cannot use cpu 5001 of 4000" in caplog.text
+
+
 async def test_an_adapter_without_measurements_of_pods() -> None:
     def item(name: str, value: str) -> dict[str, Any]:
         return {

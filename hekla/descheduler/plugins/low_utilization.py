@@ -25,6 +25,8 @@ from hekla.monitoring.cluster_metrics import Sample
 
 log = logging.getLogger(__name__)
 
+OVERDUE = 60.0
+"""Seconds after a pod's end for which it is waited."""
 Measured = list[tuple[Node, Amounts]]
 
 
@@ -172,9 +174,12 @@ def _used(sample: Sample | None, exceeded: list[str]) -> Iterator[float]:
 
 
 def settling(view: View, node: Node, sample: Sample) -> bool:
-    """Whether the measurement began before the last eviction from the node had shown its effect."""
+    """Whether the measurement says nothing yet of pods that leave the node: one is on its way out, or
+    it began before the last one that was evicted had gone.  Who should be gone for a while is not waited for."""
     last = view.settling.get(node.name)
-    return last is not None and last > sample.at - sample.window
+    if last is not None and last > sample.at - sample.window:
+        return True
+    return any(pod.terminating and view.now < pod.ending + OVERDUE for pod in view.live_pods(node))
 
 
 def cool_nodes(view: View, arguments: LoadAwareArguments, usage: Usage) -> Bools:

@@ -18,6 +18,7 @@ CRITICAL = 2_000_000_000
 """The priority of what the system cannot do without."""
 NATIVE = ("cpu", "memory", "pods")
 PROMETHEUS, ADAPTOR, METRICS_SERVER = "prometheus", "prometheus_adaptor", "metrics_server"
+KUBERNETES_METRICS = "KubernetesMetrics"
 SOURCES = (PROMETHEUS, ADAPTOR, METRICS_SERVER)
 STATES = ("ContainerCreating", "Pending", "PodInitializing", "Running")
 REQUIRED_AFFINITY = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -196,10 +197,10 @@ class MetricsUtilization(msgspec.Struct, rename="camel", frozen=True):
     metrics_server: bool = False
 
     def problems(self) -> Problems:
-        if self.source not in ("", "KubernetesMetrics"):
-            yield f"metricsUtilization.source {self.source!r}: {nearest(self.source, ('KubernetesMetrics',))}"
+        if self.source not in ("", KUBERNETES_METRICS):
+            yield f"metricsUtilization.source {self.source!r}: {nearest(self.source, (KUBERNETES_METRICS,))}"
         if not self.source and not self.metrics_server:
-            yield "metricsUtilization.source is missing: KubernetesMetrics"
+            yield f"metricsUtilization.source is missing: {KUBERNETES_METRICS}"
 
 
 class LowNodeUtilizationArguments(Arguments, frozen=True):

@@ -73,3 +73,5 @@ class Policy:
     most: int | None = None
     grace: int | None = None
     """Seconds that evicted pods have to end; None for what they say themselves."""
+    tell_failures: bool = False
+    """Pods whose eviction failed have an event that says why."""

@@ -17,7 +17,12 @@ import yaml
 from hekla.api.selectors import SelectorError, parse_labels
 from hekla.api.text import yamltext
 from hekla.descheduler.policy import v1alpha1
-from hekla.descheduler.policy.arguments import Arguments, DefaultEvictorArguments, nearest
+from hekla.descheduler.policy.arguments import (
+    KUBERNETES_METRICS,
+    Arguments,
+    DefaultEvictorArguments,
+    nearest,
+)
 from hekla.descheduler.policy.policy import (
     BALANCE,
     DESCHEDULE,
@@ -71,6 +76,10 @@ class ProfileText(msgspec.Struct, rename="camel"):
     plugins: Plugins | None = None
 
 
+class MetricsProvider(msgspec.Struct, rename="camel"):
+    source: str = ""
+
+
 class PolicyText(msgspec.Struct, rename="camel"):
     api_version: str = ""
     kind: str = ""
@@ -79,6 +88,9 @@ class PolicyText(msgspec.Struct, rename="camel"):
     max_no_of_pods_to_evict_per_namespace: int | None = None
     max_no_of_pods_to_evict_total: int | None = None
     grace_period_seconds: int | None = None
+    eviction_failure_event_notification: bool | None = None
+    metrics_providers: list[MetricsProvider] | None = None
+    """Known for the sake of policies that name them; where usage is read, its plugin says."""
     profiles: list[ProfileText] | None = None
 
 
@@ -129,6 +141,11 @@ def _policy(tree: Mapping[str, Any]) -> Policy:
         value = getattr(written, name)
         if value is not None and value < 0:
             problems.append(f"{_wire(PolicyText, name)}: {value} is below 0")
+    problems += [
+        f"metricsProviders: source {one.source!r}: {nearest(one.source, (KUBERNETES_METRICS,))}"
+        for one in written.metrics_providers or ()
+        if one.source != KUBERNETES_METRICS
+    ]
     if not written.profiles:
         problems.append("profiles: a policy has one at least")
     profiles, seen = [], set()
@@ -149,6 +166,7 @@ def _policy(tree: Mapping[str, Any]) -> Policy:
         written.max_no_of_pods_to_evict_per_namespace,
         written.max_no_of_pods_to_evict_total,
         written.grace_period_seconds,
+        bool(written.eviction_failure_event_notification),
     )
 
 
