@@ -18,6 +18,8 @@ from urllib.parse import urlencode
 
 import pytest
 
+from tests.clients import accounts
+from tests.clients.accounts import rule
 from tests.cluster.api import Api, eventually
 from tests.cluster.conftest import Namespace
 from tests.cluster.objects import shell
@@ -161,23 +163,8 @@ def test_nodes_are_scraped_with_a_token(
     program: Path, api: Api, ns: Namespace, sleeper: str, tmp_path: Path
 ) -> None:
     """Nodes are found and measured by a service account that may do nothing else, on TLS that is checked."""
-    rbac, name = "/apis/rbac.authorization.k8s.io/v1", ns.name
-    api.create(ns.path("serviceaccounts"), {"metadata": {"name": "prometheus"}})
-    rules = [
-        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]},
-        {"apiGroups": [""], "resources": ["nodes/metrics"], "verbs": ["get"]},
-    ]
-    api.create(f"{rbac}/clusterroles", {"metadata": {"name": name}, "rules": rules})
-    binding = {
-        "metadata": {"name": name},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
-        "subjects": [{"kind": "ServiceAccount", "name": "prometheus", "namespace": name}],
-    }
-    api.create(f"{rbac}/clusterrolebindings", binding)
-    made = api.create(ns.path("serviceaccounts", "prometheus", "token"), {"spec": {}})
-    (tmp_path / "token").write_text(made["status"]["token"])
-    root = api.get(ns.path("configmaps", "kube-root-ca.crt")).tree
-    (tmp_path / "ca.crt").write_text(root["data"]["ca.crt"])
+    rules = [rule("", ["nodes"], "get", "list", "watch"), rule("", ["nodes/metrics"], "get")]
+    accounts.make(api, ns, "prometheus", rules, tmp_path)
     shown = {
         "authorization": {"credentials_file": str(tmp_path / "token")},
         "tls_config": {"ca_file": str(tmp_path / "ca.crt")},
@@ -197,7 +184,7 @@ def test_nodes_are_scraped_with_a_token(
     with running(program, tmp_path, jobs) as prometheus:
 
         def jobs_that_measure(series: str) -> set[str]:
-            query = urlencode({"query": f'{series}{{pod="{sleeper}",namespace="{name}"}}'})
+            query = urlencode({"query": f'{series}{{pod="{sleeper}",namespace="{ns.name}"}}'})
             data = ask(prometheus, f"query?{query}") or {"result": []}
             return {found["metric"]["job"] for found in data["result"]}
 

@@ -78,6 +78,12 @@ PROGRAMS = {
             180,
             tags="remove_all_sd,enable_kubernetes_sd",
         ),
+        Program(
+            "metrics-server",
+            "metrics-server",
+            "sigs.k8s.io/metrics-server/cmd/metrics-server",
+            150,
+        ),
     )
 }
 SERVER = ("etcd", "kube-apiserver", "kube-controller-manager")
