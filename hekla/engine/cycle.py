@@ -92,6 +92,8 @@ def open_session(
     """A session over the state, every plugin opened."""
     stage("open", "")
     state.count_changes()
+    if state.job_table.arrivals is not None:
+        state.job_table.arrivals.open(now)
     review_runs(state, hooks.policy, now)
     state.cycle += 1
     placer = hooks.part(Placer)

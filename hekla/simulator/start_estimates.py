@@ -11,6 +11,7 @@ from hekla.engine.cycle import hooks_of
 from hekla.engine.estimates.estimates import Estimation
 from hekla.engine.framework.policy import Policy
 from hekla.engine.framework.session import Session
+from hekla.engine.model.time.arrivals import Arrivals
 from hekla.simulator.outcome import Accuracy, quantile, wait_of
 from hekla.simulator.run import Run
 from hekla.simulator.simulation import Simulation
@@ -30,6 +31,8 @@ class EstimatedSimulation(Simulation):
         self._to_come = deque(sorted(workload.jobs, key=lambda job: job.submit))
         """Jobs that have not been asked about."""
         hooks_of(self.state, self.policy).keeps_session = True
+        table = self.state.job_table
+        table.arrivals = Arrivals(table.queues, self.beginning / MICROSECONDS)
 
     def _decide(self) -> None:
         super()._decide()

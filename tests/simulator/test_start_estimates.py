@@ -3,6 +3,8 @@ knowledge; and where nodes are chosen by no score, everybody starts just then.""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,10 +15,12 @@ from hekla.api.text.times import stamp
 from hekla.engine.cycle import hooks_of
 from hekla.engine.estimates.estimates import Estimation, StartEstimate
 from hekla.engine.framework.session import Session
+from hekla.engine.model.time.arrivals import Arrival, Arrivals
 from hekla.simulator import swf
+from hekla.simulator.objects import pod
 from hekla.simulator.simulation import Simulation
 from hekla.simulator.start_estimates import EstimatedSimulation, accuracy
-from hekla.simulator.workload import Workload
+from hekla.simulator.workload import SimulatedJob, Workload
 from tests.simulator.test_simulation import SECOND
 from tests.simulator.test_timed_backfill import (
     GANGS,
@@ -103,6 +107,61 @@ def test_nobody_starts_later_though_jobs_end_before_their_time(of: list[tuple[in
         for one, started in foreseen(cluster_of_gangs(of), rules(mode)).values():
             if one.latest:
                 assert one.at >= started - 1e-3
+
+
+class Foretold(Arrivals):
+    """Knows who will come."""
+
+    def __init__(self, simulation: Simulation, jobs: list[SimulatedJob]) -> None:
+        super().__init__(simulation.state.job_table.queues, 0.0)
+        begin, read = simulation.beginning / SECOND, simulation.state.pods.read
+        self.to_come = []
+        for job in sorted(jobs, key=lambda job: job.submit):
+            (role,) = job.templates()
+            task = read(pod(job, role, f"{job.name}-0", "", ""))
+            walltime = math.inf if job.walltime is None else job.walltime / SECOND
+            come = job.submit / SECOND + begin
+            parts = ((task, job.min_available),)
+            self.to_come.append((come, Arrival(come, job.queue, parts, job.pods, walltime)))
+
+    def days(self, now: float) -> Iterator[list[tuple[float, Arrival]]]:
+        yield [one for one in self.to_come if one[0] > now]
+
+
+@settings(deadline=None, max_examples=60)
+@given(LOGS, MODES)
+def test_who_knows_the_jobs_to_come_foresees_every_start(
+    of: list[tuple[int, int, int, int]], mode: str
+) -> None:
+    of = [(submit, max(length, 1), processors, 0) for submit, length, processors, _ in of]
+    workload = swf.read([f"; MaxProcs: {PROCESSORS}", *log(of)], "a")
+    simulation = EstimatedSimulation(workload, rules(mode))
+    simulation.state.job_table.arrivals = Foretold(simulation, workload.jobs)
+    run = simulation.run()
+    for one in run.jobs:
+        if one.job.key in simulation.first:
+            assert one.started is not None
+            assert simulation.first[one.job.key] == pytest.approx(one.started / SECOND, abs=1e-3)
+
+
+def test_a_day_like_the_one_before_is_foreseen() -> None:
+    """Each day the fifth takes the room that the fourth would have had once the second ends."""
+    minute, day = 60, 86_400
+    each = [(0, 60, 4), (0, 30, 2), (1, 60, 8), (2, 20, 4), (10, 45, 2)]
+    of = [
+        (number * day + come * minute, length * minute, processors, 0)
+        for number in range(4)
+        for come, length, processors in each
+    ]
+    workload = swf.read(["; MaxProcs: 8", *log(of)], "a")
+    simulation = EstimatedSimulation(workload, rules("easy"))
+    run = simulation.run()
+    errors = [
+        simulation.first[one.job.key] - (one.started or 0) / SECOND
+        for one in run.jobs
+        if one.job.duration == 20 * minute * SECOND
+    ]
+    assert errors == [-90 * minute, 0, 0, 0]
 
 
 def test_how_true_estimates_came() -> None:

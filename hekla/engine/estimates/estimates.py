@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from hekla.engine.explain.amounts import describe
 from hekla.engine.explain.explanation import called
 from hekla.engine.model.resources import EPSILON, PODS
 from hekla.engine.model.tasks import Job
-from hekla.engine.placement.forecast import NOBODY, Forecast, Snapshot, Why
+from hekla.engine.placement.forecast import NOBODY, Forecast, Snapshot, Start, Why
 from hekla.engine.placement.room_counts import MANY
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 MANY_AT_ONCE = 1024
 """Estimates that are written down between two pauses."""
+ALIKE = 60.0
+"""Seconds by which two starts may differ and be the same to whoever waits."""
 
 
 class StartEstimate(NamedTuple):
@@ -77,13 +79,17 @@ class Estimation:
         given = {} if line is None else {key: span.start for key, span in line.spans.items()}
         jobs = self._reading.jobs
         forecast = Forecast(snapshot)
-        for _ in forecast.steps():
-            yield
+        days = [Forecast(snapshot, day) for day in snapshot.days]
+        for one in (forecast, *days):
+            for _ in one.steps():
+                yield
         for number, (row, start) in enumerate(forecast.starts.items()):
             if number % MANY_AT_ONCE == MANY_AT_ONCE - 1:
                 yield
             key = jobs[row].key
             self._rows[key] = row
+            if days and row != forecast.first_head:
+                start = likeliest([*(one.starts[row] for one in days), start])
             kept = given.get(key)
             at = start.at if kept is None else kept
             latest = kept is not None or (snapshot.mode == "easy" and row == forecast.first_head)
@@ -105,6 +111,8 @@ class Estimation:
     def _called(self, who: int) -> str:
         if who == NOBODY:
             return ""
+        if who >= len(self._reading.jobs):
+            return ""  # It has not come yet.
         return self._reading.jobs[who].key if who >= 0 else self._snapshot.running[-1 - who].key
 
     def because(self, key: str) -> str:
@@ -172,6 +180,16 @@ class Estimation:
                     had, most, wanted = (describe({name: n}) for n in (held, one.most[name], more))
                     return f"queue {one.queue} holds {had} of its capability {most}, and the job needs {wanted}"
         return f"queue {job.queue} may not take so much until then"
+
+
+def likeliest(starts: Sequence[Start]) -> Start:
+    """The start of which most of these are no more than `ALIKE` away, of such the first."""
+    return max(
+        starts,
+        key=lambda one: sum(
+            one.at == other.at or abs(one.at - other.at) <= ALIKE for other in starts
+        ),
+    )
 
 
 def _nodes(count: int) -> str:

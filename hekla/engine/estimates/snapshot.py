@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,15 +25,28 @@ from hekla.engine.model.queues.queues import OPEN, Queue
 from hekla.engine.model.resources import PODS, Floats, Request, dominant_share
 from hekla.engine.model.tasks import HOLDS, Job, Status, Task
 from hekla.engine.model.time.walltimes import ENDLESS, job_walltime, stated_walltime
-from hekla.engine.placement.forecast import Closure, Running, Snapshot
+from hekla.engine.placement.forecast import FEW, Closure, Day, Running, Snapshot
 from hekla.engine.placement.placer import placer_of
 from hekla.engine.placement.releases import NEVER, Releases
 
 if TYPE_CHECKING:
     from hekla.engine.framework.session import Session
 
+MOST_WITH_ARRIVALS = FEW
+"""Waiting jobs up to which it is foreseen who comes meanwhile: each day that is tried takes as long as
+the forecast itself."""
 AT_ONCE = 64
 """Jobs that are read between two pauses."""
+
+
+@dataclass(slots=True)
+class ToCome:
+    """Jobs that may come."""
+
+    parts: list[list[tuple[int, int]]] = field(default_factory=list)
+    pods: list[int] = field(default_factory=list)
+    walltimes: list[float] = field(default_factory=list)
+    queues: list[str] = field(default_factory=list)
 
 
 class Reading:
@@ -83,10 +97,13 @@ class Reading:
         if self._foresees:
             begins = yield from session.votes.foresee([one[1] for one in ordered])
             ordered = [one for one in ordered if one[1].key in begins]
+        waiting = len(ordered)
+        come, days = self._to_come(waiting, queue_row)
+        yield
         if state.nodes.static_version != seen:
             return  # A node came, changed or left meanwhile: what was read does not belong together.
         self.jobs = [one[1] for one in ordered]
-        parts = [one[2] for one in ordered]
+        parts = [*(one[2] for one in ordered), *come.parts]
         nodes = state.nodes
         asked = np.zeros((len(self._asked), len(nodes.space)))
         for row, request in enumerate(self._asked):
@@ -106,15 +123,22 @@ class Reading:
             masks=np.array(self._masks) if self._masks else np.zeros((0, count), dtype=np.bool_),
             shape=np.array([one[0][0] for one in parts], dtype=np.intp),
             need=np.array([one[0][1] for one in parts], dtype=np.float64),
-            pods=np.array([one[3] for one in ordered], dtype=np.float64),
-            walltime=np.array([one[4] for one in ordered], dtype=np.float64),
-            queue=np.array([queue_row[job.queue] for job in self.jobs], dtype=np.intp),
+            pods=np.array([*(one[3] for one in ordered), *come.pods], dtype=np.float64),
+            walltime=np.array([*(one[4] for one in ordered), *come.walltimes], dtype=np.float64),
+            queue=np.array(
+                [queue_row[name] for name in (*(job.queue for job in self.jobs), *come.queues)],
+                dtype=np.intp,
+            ),
             strict=np.array([session.order.own.of.get(name) == STRICT for name in queue_row]),
             left=left,
             limits_of=limits_of,
             parts={row: one for row, one in enumerate(parts) if len(one) > 1},
-            closures=list(self._closures()),
-            begins=np.array([begins[job.key] for job in self.jobs]) if begins else None,
+            closures=list(self._closures(len(parts))),
+            begins=np.array([*(begins[job.key] for job in self.jobs), *([0.0] * len(come.parts))])
+            if begins
+            else None,
+            waiting=waiting,
+            days=days,
         )
 
     def _read(self, job: Job, queue: Queue) -> tuple[list[tuple[int, int]], int, float] | None:
@@ -280,14 +304,40 @@ class Reading:
             limits_of.append(np.array(rows, dtype=np.intp))
         return limits_of, np.array(left) if left else np.zeros((0, len(space)))
 
-    def _closures(self) -> Iterator[Closure]:
+    def _to_come(self, waiting: int, queue_row: dict[str, int]) -> tuple[ToCome, list[Day]]:
+        """Who may come, and which of them on which day, in rows behind those that wait."""
+        state = self.session.state
+        arrivals = state.job_table.arrivals
+        come, days = ToCome(), list[Day]()
+        if arrivals is None or not 0 < waiting <= MOST_WITH_ARRIVALS:
+            return come, days
+        for day in arrivals.days(self.now):
+            rows = []
+            for moment, one in day:
+                names = {one.queue, *(task.job.queue for task, _ in one.parts if task.job)}
+                if not all(
+                    name in queue_row and name in state.queues and state.queues[name].state == OPEN
+                    for name in names
+                ):
+                    continue
+                rows.append((moment, waiting + len(come.parts)))
+                come.parts.append([(self._class_of(task), number) for task, number in one.parts])
+                come.pods.append(one.pods)
+                come.walltimes.append(one.walltime)
+                come.queues.append(one.queue)
+            if rows:
+                days.append(rows)
+        return come, days
+
+    def _closures(self, jobs: int) -> Iterator[Closure]:
         """The windows of Reservations, as many as planners foresee."""
         reserved = placer_of(self.session).filters.reserved
         if reserved is None:
             return
         owned = [reserved.standing(job).owned for job in self.jobs]
         for one in reserved.by_name.values():
-            open_to = np.array([one.name in names for names in owned], dtype=np.bool_)
+            open_to = np.zeros(jobs, dtype=np.bool_)
+            open_to[: len(owned)] = [one.name in names for names in owned]
             for window in reserved.foreseen(one):
                 yield Closure(one.mask.copy(), window.start, window.end, open_to)
 

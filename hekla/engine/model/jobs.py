@@ -12,6 +12,7 @@ from hekla.engine.model.queues.sums import Sums
 from hekla.engine.model.queues.usage import Usage
 from hekla.engine.model.resources import Amounts
 from hekla.engine.model.tasks import NOT_LET_IN, Job, Status, Task
+from hekla.engine.model.time.arrivals import Arrivals
 from hekla.engine.model.time.backoff import BackOff
 from hekla.engine.model.time.runs import Runs
 
@@ -53,6 +54,8 @@ class JobTable:
         """What each party has at once, where a plugin asks."""
         self.spending: Spending | None = None
         """What each party has used of its budget, where a plugin asks."""
+        self.arrivals: Arrivals | None = None
+        """Which jobs have come, where somebody estimates."""
         self.runs: Runs | None = None
         """What jobs took, where the policy learns from it."""
 
@@ -123,6 +126,8 @@ class JobTable:
                 counted.mark(job, self.by_key.get(key) is job)
         if self.runs is not None:
             self.runs.look(job, self.by_key.get(key) is job)
+        if self.arrivals is not None:
+            self.arrivals.look(job, self.by_key.get(key) is job)
         if not (job.has_group and key in self.by_key and job.queue in self.queues):
             self.sums.leave(job)
             self.active.pop(key, None)

@@ -1,5 +1,5 @@
-"""When waiting jobs will start: the schedule that the policy would make if nobody came any more and
-everybody ran as long as he says.
+"""When waiting jobs will start: the schedule that the policy would make if nobody came any more, or
+certain jobs at certain moments, and everybody ran as long as he says.
 
 From moment to moment, as those that run leave, the waiting jobs have their turns in the order of the
 policy and by its mode of backfill, on arrays: how many pods of each class fit on each node is counted
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
+from collections import deque
 from collections.abc import Callable, Container, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -79,6 +80,11 @@ class Running(NamedTuple):
     queue: int
 
 
+Day = Sequence[tuple[float, int]]
+"""Who comes when, by moment: the rows of jobs of a snapshot that do not wait yet.  They stand at the end
+of the line."""
+
+
 @dataclass(slots=True)
 class Snapshot:
     """What a forecast goes by; nothing of it is changed or shared."""
@@ -114,6 +120,10 @@ class Snapshot:
     closures: Sequence[Closure] = ()
     begins: Floats | None = None
     """`[jobs]`: from when on each may start; None where all may now."""
+    waiting: int | None = None
+    """So many of the jobs wait; the others may come.  None: all."""
+    days: Sequence[Day] = ()
+    """What may come."""
 
 
 class Start(NamedTuple):
@@ -129,10 +139,14 @@ NOBODY = 1 << 60
 
 
 class Forecast:
-    """One schedule forward.  `starts` fills up as `steps` is walked."""
+    """One schedule forward, until all that wait now have started.  `starts` fills up as `steps` is
+    walked; jobs of the `day` that come meanwhile are in it, too."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, day: Day = ()) -> None:
         self.of = snapshot
+        self.waiting = len(snapshot.shape) if snapshot.waiting is None else snapshot.waiting
+        self._to_start = self.waiting
+        self._coming = deque(day)
         self.now = snapshot.now
         self.room = snapshot.room.copy()
         self.starts: dict[int, Start] = {}
@@ -152,7 +166,7 @@ class Forecast:
             for begin in np.unique(snapshot.begins[snapshot.begins > self.now]).tolist():
                 self._hold(begin, Holding(_NONE, np.zeros((len(self.room), 0)), NOBODY))
         self.left = snapshot.left.copy()
-        self.line: Jobs = np.arange(len(snapshot.shape))
+        self.line: Jobs = np.arange(self.waiting)
         asked = snapshot.asked
         self._columns = np.flatnonzero((asked > 0).any(axis=0)).tolist()
         self._divisors = [np.where(asked[:, one] > 0, asked[:, one], 1e-300) for one in self._columns]  # fmt: skip
@@ -175,6 +189,8 @@ class Forecast:
         """Jobs that a quota has kept waiting, at the moment that is looked at."""
         self._full_now: set[int] = set()
         self._ended: list[Holding] = []
+        self._come: list[int] = []
+        """Who has come at the moment that is looked at."""
 
     def run(self) -> dict[int, Start]:
         """All of it at once."""
@@ -194,10 +210,10 @@ class Forecast:
         self._recount()
         self.first_head, self._totals_now = self._head, self._totals.copy()
         self._full_now = set(self._full)
-        while len(self.line) and self.holdings:
+        while self._to_start and (self.holdings or self._coming):
             yield moment
             moment = self._next(moment)
-            for _ in self._turn(moment):
+            for _ in self._turn(moment) if self._ended else self._turn_of_new(moment):
                 yield moment
         for job in self.line.tolist():
             self._unknown(job)
@@ -218,13 +234,20 @@ class Forecast:
 
     def _next(self, moment: float) -> float:
         """Go to the next moment at which somebody ends, and take in who does."""
-        holdings = self.holdings
-        until = holdings[0][0]
+        holdings, coming = self.holdings, self._coming
+        until = holdings[0][0] if holdings else math.inf
         if len(self.line) > FEW:
             until = max(until, moment + (moment - self.now) / FINENESS)
+        if coming and coming[0][0] < until:
+            until = coming[0][0]
         gone = bisect_left(holdings, (until + SOON,))
-        if gone < len(holdings) and holdings[gone - 1][0] < until:
+        if 0 < gone < len(holdings) and holdings[gone - 1][0] < until:
             until = holdings[gone - 1][0]
+        self._come = []
+        while coming and coming[0][0] <= until + SOON:
+            self._come.append(coming.popleft()[1])
+        if self._come:
+            self.line = np.append(self.line, self._come)
         self._ended = [one[2] for one in holdings[:gone]]
         del holdings[:gone]
         self._full.clear()
@@ -246,6 +269,17 @@ class Forecast:
         else:
             yield from self._pass_by(moment, 0)
 
+    def _turn_of_new(self, moment: float) -> Iterator[None]:
+        """The turn of those who have just come, where nobody has left: whoever waited waits on."""
+        first = len(self.line) - len(self._come)
+        timed = self.of.mode in ("strict", "easy", "conservative")
+        if not timed:
+            yield from self._pass_by(moment, first)
+        elif self._then is None:
+            yield from self._turn(moment)
+        elif self.of.mode != "strict":
+            yield from self._pass_by(moment, first)
+
     def _serve_until_one_waits(self, moment: float) -> Generator[None, None, int | None]:
         """Serve jobs in their order until one has to wait for room: the place in the line of the next;
         None where nobody waits so."""
@@ -259,12 +293,11 @@ class Forecast:
                 at += 1
                 continue
             self._recount()
-            if self._starts(job, moment, self.room):
+            if self._roomy(job) and self._starts(job, moment, self.room):
                 self._leave(at)
                 continue
             kept = job == self._head and self._head_start > moment
             if kept or self._reserve(job, moment):
-                self._share()
                 return at + 1
             self._unknown(job)
             self._leave(at)
@@ -282,6 +315,7 @@ class Forecast:
         early = None if of.begins is None else of.begins[rest] > moment + SOON
         started: list[int] = []
         at = 0
+        shared = not easy
         while at < len(rest):
             self._recount()
             chosen = self._totals[shapes[at:]] >= need[at:]
@@ -289,6 +323,9 @@ class Forecast:
                 chosen &= ~closed[at:]
             if early is not None:
                 chosen &= ~early[at:]
+            if not shared and chosen.any():
+                shared = True
+                self._share()  # Before any of these starts.
             if long is not None and (chosen & long[at:]).any():
                 self._share_again()
                 if len(self._shared):
@@ -407,6 +444,11 @@ class Forecast:
     def _parts(self, job: int) -> list[tuple[int, int]]:
         return self.of.parts.get(job) or [(int(self.of.shape[job]), int(self.of.need[job]))]
 
+    def _roomy(self, job: int) -> bool:
+        """Whether there is room for it in all, by the counts.  One with pods of several classes has to
+        be tried."""
+        return job in self.of.parts or bool(self._totals[self.of.shape[job]] >= self.of.need[job])
+
     def _fits(self, job: int, room: Floats, moment: float) -> bool:
         """Whether the job's minimum has room at once."""
         parts = self._parts(job)
@@ -503,10 +545,12 @@ class Forecast:
                 self._ended[0].job,
             )
         self.starts[job] = Start(moment, after)
+        self._to_start -= job < self.waiting
 
     def _unknown(self, job: int) -> None:
         """Nothing that is known to end lets the job start."""
         self.starts[job] = Start(math.inf, NOBODY)
+        self._to_start -= job < self.waiting
 
     # ------------------------------------------------------------------------------------------ quotas
 

@@ -27,6 +27,7 @@ from hekla.engine.framework.session import Session
 from hekla.engine.model.decisions import Event
 from hekla.engine.model.state import State
 from hekla.engine.model.tasks import Job
+from hekla.engine.model.time.arrivals import Arrivals
 from hekla.scheduler.metrics import START_ERROR, START_ERROR_BY_WAIT
 
 log = logging.getLogger(__name__)
@@ -81,6 +82,8 @@ class StartEstimates:
         self.changed = changed
         """Set while a cycle is due."""
         self.clock = clock
+        table = state.job_table
+        table.arrivals = Arrivals(table.queues, clock())
         self.told: dict[str, Told] = {}
         """Waiting job -> what was told of it."""
         self.woken = asyncio.Event()
