@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -62,13 +64,39 @@ AUDIT = {
 def refused(audit_log: Path) -> list[str]:
     """What the accounts asked for and may not do, from a log that AUDIT has made."""
     found: dict[str, None] = {}
+    for event in _audited(audit_log, "forbid"):
+        found[
+            f"{event['user']['username'].rpartition(':')[2]}: {event['verb']} {event['requestURI'].partition('?')[0]}"
+        ] = None
+    return list(found)
+
+
+def used(audit_log: Path, name: str) -> set[tuple[str, str, str]]:
+    """The rights that one account has made use of: group, resource, verb.  A watch is there once it
+    has ended."""
+    found = set()
+    for event in _audited(audit_log, "allow"):
+        if "objectRef" in event and event["user"]["username"].rpartition(":")[2] == name:
+            about = event["objectRef"]
+            resource = "/".join(filter(None, (about["resource"], about.get("subresource"))))
+            found.add((about.get("apiGroup", ""), resource, event["verb"]))
+    return found
+
+
+def granted(given: Account) -> set[tuple[str, str, str]]:
+    """The rights of an account, in the same form."""
+    return {
+        right
+        for rule in (*given.everywhere, *given.at_home)
+        for right in product(rule["apiGroups"], rule["resources"], rule["verbs"])
+    }
+
+
+def _audited(audit_log: Path, decision: str) -> Iterator[Tree]:
     for line in audit_log.read_text().splitlines() if audit_log.exists() else ():
         event = json.loads(line)
-        if event.get("annotations", {}).get("authorization.k8s.io/decision") == "forbid":
-            found[
-                f"{event['user']['username'].rpartition(':')[2]}: {event['verb']} {event['requestURI'].partition('?')[0]}"
-            ] = None
-    return list(found)
+        if event.get("annotations", {}).get("authorization.k8s.io/decision") == decision:
+            yield event
 
 
 def grant(kubeconfig: Path, name: str, given: Account) -> Path:

@@ -140,6 +140,28 @@ class Site:
 
         self.until(counted, lambda: (self.api.get(HYPER_NODES), self.logs()))
 
+    def descheduler(self) -> str:
+        """The pod that is it."""
+        pods = self.api.get(f"/api/v1/namespaces/{NAMESPACE}/pods", labelSelector="app=descheduler")
+        (name,) = (
+            pod["metadata"]["name"]
+            for pod in pods.tree["items"]
+            if "deletionTimestamp" not in pod["metadata"]
+        )
+        return str(name)
+
+    def descheduler_reads(self, pod: str, profile: str) -> None:
+        """This pod says that it follows a profile and has no measurements for it."""
+        path = f"/api/v1/namespaces/{NAMESPACE}/events"
+        self.until(
+            lambda: any(
+                event["involvedObject"]["name"] == pod and f"profile {profile} " in event["message"]
+                for event in self.api.get(path).tree["items"]
+                if event["reason"] == "NoFreshUsage"
+            ),
+            lambda: (self.api.get(path), self.logs()),
+        )
+
     def logs(self) -> str:
         """The end of what the daemons say."""
         pods = self.api.get(f"/api/v1/namespaces/{NAMESPACE}/pods").tree["items"]
@@ -204,6 +226,8 @@ def test_a_release_from_its_installation_to_its_end(site: Site) -> None:
     parts = [
         "--set=custom.hypernode_controller_mode=standalone",
         "--set=custom.agent_scheduler_enable=true",
+        "--set=custom.descheduler_enable=true",
+        "--set=custom.descheduler_interval=1s",
     ]
     release, chart, *words = INSTALL
     assert (release, chart, NAMESPACE in words, "--wait" in words) == (
@@ -215,7 +239,14 @@ def test_a_release_from_its_installation_to_its_end(site: Site) -> None:
     common = [str(CHART), *words, "--timeout=120s", f"--values={site.values}", *parts]
     site.release("install", *common)
     common.remove("--create-namespace")
-    names = ("admission", "agent-scheduler", "controllers", "hypernode-controller", "scheduler")
+    names = (
+        "admission",
+        "agent-scheduler",
+        "controllers",
+        "descheduler",
+        "hypernode-controller",
+        "scheduler",
+    )
     site.ready_are({f"volcano-{name}": 1 for name in names})
     for queue in ("root", "default"):
         site.queue_is_open(queue)
@@ -224,17 +255,27 @@ def test_a_release_from_its_installation_to_its_end(site: Site) -> None:
     # Several copies of everything, which takes the way from Recreate to a rolling update.
     more = [
         "leader_elect_enable=true",
-        *(f"{name}_replicas=2" for name in ("scheduler", "controller", "admission")),
+        *(f"{name}_replicas=2" for name in ("scheduler", "controller", "admission", "descheduler")),
     ]
     site.release("upgrade", *common, *(f"--set=custom.{value}" for value in more))
     site.ready_are(
-        {f"volcano-{name}": copies for name, copies in zip(names, (2, 1, 2, 1, 2), strict=True)}
+        {f"volcano-{name}": copies for name, copies in zip(names, (2, 1, 2, 2, 1, 2), strict=True)}
     )
     what_users_do(site, "second")
     assert refused(site.audit_log) == [], "rights that the accounts lack"
 
     site.release("upgrade", *common)
     site.ready_are({f"volcano-{name}": 1 for name in names})
+
+    # A new policy is read by the pod that is there.  No metrics server is, which the pod says with
+    # the profile's name.
+    pod = site.descheduler()
+    site.descheduler_reads(pod, "default")
+    other = site.values.with_name("policy.yaml")
+    policy = (CHART / "config" / "volcano-descheduler.conf").read_text()
+    other.write_text(policy.replace("- name: default\n", "- name: changed\n"))
+    site.release("upgrade", *common, f"--set-file=custom.descheduler_config_override={other}")
+    site.descheduler_reads(pod, "changed")
 
     site.release("uninstall", "--wait", "--timeout=120s")
     for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):

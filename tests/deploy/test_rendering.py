@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from deploy.__main__ import MANIFESTS, manifests
+from deploy.__main__ import CHART, KUBERNETES, MANIFESTS, manifests
 from hekla.admission.registration import Where, webhook
 from hekla.admission.registry import ADMISSIONS
 from hekla.admission.review import Settings
-from hekla.descheduler.daemon import FLAGS
+from hekla.descheduler.daemon import FLAGS, schedule_of
 from hekla.descheduler.policy.reader import read
 from hekla.kube.flags import parse
 from hekla.kube.log import FLAGS as LOG_FLAGS
-from tests.deploy.chart import Chart
+from tests.deploy.chart import Chart, Manifests
 from tests.kubernetes import programs
 
 pytestmark = programs.slow(60)
+
+DESCHEDULER_PAGE = Path(__file__).parents[2] / "docs" / "descheduler.md"
 
 
 def test_the_manifests_are_the_chart(helm_program: Path) -> None:
@@ -259,6 +262,27 @@ def test_a_descheduler(chart: Chart) -> None:
     given = str(made.of("ClusterRole")["volcano-descheduler"]["rules"])
     assert "delete" not in given and "pods/eviction" in given
     assert "several copies" in chart.refused("descheduler_enable=true", "descheduler_replicas=2")
+    assert "set one of the two" in chart.refused(
+        "descheduler_interval=5m", "descheduler_cron_expression=@hourly"
+    )
+    usual = chart("descheduler_enable=true").container("volcano-descheduler")["args"]
+    assert parse((*FLAGS, *LOG_FLAGS), usual).descheduling_interval == 300
+
+
+def test_values_of_the_page_about_the_descheduler(chart: Chart, tmp_path: Path) -> None:
+    (written,) = re.findall(r"```yaml\n(custom:\n.*?)```", DESCHEDULER_PAGE.read_text(), re.DOTALL)
+    (tmp_path / "values.yaml").write_text(written)
+    made = Manifests(
+        chart.helm(
+            "template", "volcano", str(CHART), KUBERNETES, f"--values={tmp_path / 'values.yaml'}"
+        )
+    )
+    container = made.container("volcano-descheduler")
+    options = parse((*FLAGS, *LOG_FLAGS), container["args"])
+    assert schedule_of(options) is not None and options.dry_run
+    assert container["resources"]["requests"]["cpu"] == "100m"
+    (policy,) = made.of("ConfigMap")["volcano-descheduler-configmap"]["data"].values()
+    assert read(policy).profiles[0].deschedule == ("RemoveFailedPods",)
 
 
 def test_containers_write_nowhere_but_to_memory(chart: Chart) -> None:

@@ -16,7 +16,7 @@ from hekla.descheduler.tables import Tables
 from tests.descheduler.stories import measured, node, pod, run
 
 PAGE = (Path(__file__).parents[2] / "docs/descheduler.md").read_text()
-(POLICY,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+(POLICY,) = re.findall(r"```yaml\n(apiVersion:.*?)```", PAGE, re.DOTALL)
 
 
 def rows(title: str) -> list[list[str]]:

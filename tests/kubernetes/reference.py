@@ -221,6 +221,22 @@ class Reference:
             ],
         )
 
+    def add_descheduler(self, policy: Path, *flags: str) -> None:
+        """Starts Hekla's descheduler, where its kinds are served already."""
+        self.processes.start(
+            "descheduler",
+            [
+                sys.executable,
+                "-m",
+                "hekla",
+                "descheduler",
+                f"--kubeconfig={self._account('volcano-descheduler', accounts.DESCHEDULER)}",
+                f"--policy-config-file={policy}",
+                "--secure-port=0",
+                *flags,
+            ],
+        )
+
     def add_webhooks(self) -> None:
         """Starts Hekla's webhooks, the rest of what one installs on a cluster that is there;
         returns when the server asks them."""
