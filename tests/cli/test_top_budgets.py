@@ -89,7 +89,7 @@ async def test_the_store_labels_what_is_looked_for() -> None:
     world.now += 60
     world.run()
     client = Kept()
-    await UsageStore(KEPT[1], client, world.state, lambda: world.policy).save()  # type: ignore[arg-type]
+    await UsageStore(KEPT[1], client, world.state, lambda: world.policy, "kube-system").save()  # type: ignore[arg-type]
     assert ",".join(f"{name}={value}" for name, value in client.labels.items()) == LABELS
 
 
