@@ -68,6 +68,7 @@ class Descheduler:
             self._warn("Load Config Error", f"descheduler run err due to parameter error: {error}")
             return None
         warn_of_what_has_no_effect(policy)
+        await self.informers.look_for_groups()
         usages = await self.sources.read(policy, self.informers.tables.nodes)
         for (profile, strategy), usage in usages.items():
             if usage.problem:
@@ -115,7 +116,7 @@ class Descheduler:
             if outcome in (Outcome.PER_NODE, Outcome.PER_NAMESPACE, Outcome.TOTAL)
         )
         log.info(
-            "Number of evicted pods: totalEvicted=%d%s; %d were held by limits; %.3f s",
+            "Number of evicted pods: totalEvicted=%d%s heldByLimits=%d seconds=%.3f",
             report.evicted,
             " (dry run)" if self.dry_run else "",
             limits,

@@ -25,7 +25,7 @@ from hekla.kube.objects import uid_of
 log = logging.getLogger(__name__)
 
 PATIENCE = 5.0
-"""Seconds that the first cycle waits for PodGroups, which a cluster may not have."""
+"""Seconds that a cycle waits for the first list of PodGroups."""
 UNREADABLE = (ValueError, TypeError, KeyError, AttributeError)
 
 
@@ -141,17 +141,24 @@ class Informers:
         return cache
 
     async def start(self) -> None:
-        """List every kind.  Without PodGroups there are no gangs to keep."""
-        for cache in (*self._caches, self._groups):
+        """List every kind."""
+        for cache in self._caches:
             await cache.start()
         for cache in self._caches:
             await cache.synced()
+        await self.look_for_groups()
+
+    async def look_for_groups(self) -> None:
+        """Follow PodGroups once the cluster has them; without them there are no gangs to keep."""
+        if self._groups.has_synced:
+            return
         try:
             await self._client.request("GET", POD_GROUP.path(), {"limit": "1"})
+            await self._groups.start()
             async with asyncio.timeout(PATIENCE):
                 await self._groups.synced()
         except NotFound:
-            log.info("the cluster has no PodGroups, so there is no gang to keep")
+            log.debug("the cluster has no PodGroups, so there is no gang to keep")
         except (ApiError, TransportError, TimeoutError) as error:
             log.warning(
                 "podgroups cannot be listed yet, no gang is known: %s", error or "it takes too long"

@@ -18,9 +18,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from hekla.api import scheduling
 from hekla.api.kubernetes import core, policy
 from hekla.api.trees import Json
 from hekla.kube.errors import ApiError
+from tests.admission.process import install_kinds
 from tests.deploy import accounts
 from tests.kubelet.live_cluster import PATIENCE, POD, Cluster, cluster
 from tests.metrics_server.process import MetricsServerProcess
@@ -139,15 +141,19 @@ class Process:
         return await asyncio.to_thread(self.process.wait, PATIENCE)
 
     async def says(self, text: str) -> None:
+        await self.counts(text, 1)
+
+    async def counts(self, text: str, times: int) -> None:
+        """Until the log has it so often."""
         deadline = time.monotonic() + PATIENCE
-        while text not in self.log.read_text():
+        while self.log.read_text().count(text) < times:
             assert time.monotonic() < deadline and self.process.poll() is None, (
                 self.log.read_text()[-3000:]
             )
             await asyncio.sleep(0.05)
 
     async def shows(self, line: str) -> None:
-        """A line of /metrics, by HTTPS."""
+        """The beginning of a line of /metrics, by HTTPS."""
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
 
@@ -160,7 +166,7 @@ class Process:
         deadline = time.monotonic() + PATIENCE / 2
         while True:
             found = await asyncio.to_thread(read)
-            if line in found.splitlines():
+            if any(one.startswith(line) for one in found.splitlines()):
                 return
             assert time.monotonic() < deadline, found
             await asyncio.sleep(0.05)
@@ -194,7 +200,7 @@ def written(expiration: str = "3m") -> str:
 @pytest.mark.scenario("descheduler", "E")
 async def test_an_overloaded_node_is_relieved(live: Live) -> None:
     await live.skew("r")
-    with live.descheduler(written(), "--descheduling-interval=1s", "--v=2") as descheduler:
+    with live.descheduler(written(), "--descheduling-interval=200ms", "--v=2") as descheduler:
         await live.cluster.gone("r-a")
         event = await live.cluster.event("r-a", "LoadAware")
         assert event.message == (
@@ -259,13 +265,11 @@ async def test_a_budget_is_kept_and_the_next_pod_is_tried(live: Live) -> None:
 
 async def test_nothing_is_evicted_on_old_measurements(live: Live) -> None:
     await live.skew("o")
-    with live.descheduler(written("1ms"), "--descheduling-interval=1s") as descheduler:
+    with live.descheduler(written("1ms"), "--descheduling-interval=200ms") as descheduler:
         await descheduler.says(
             "LoadAware of profile hot evicts nothing: the newest measurement of a node is"
         )
-        await descheduler.shows(
-            'descheduler_usage_failures{profile="hot",strategy="LoadAware"} 2.0'
-        )
+        await descheduler.shows('descheduler_usage_failures{profile="hot",strategy="LoadAware"} ')
     assert len(await live.names()) == 6
     found = await live.cluster.client.list(core.EVENT, "default")
     assert not [
@@ -290,29 +294,40 @@ async def test_a_policy_that_becomes_wrong_is_said_and_the_mended_one_works(live
     await live.clear()
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (
-            (),
-            "Both DeschedulingInterval and deschedulingIntervalCronExpression are not configured.",
-        ),
-        (
-            ("--descheduling-interval-cron-expression=61 * * * *",),
-            'invalid --descheduling-interval-cron-expression "61 * * * *": minute has to be from 0 to 59',
-        ),
-        (
-            ("--descheduling-interval=5m", "--policy-config-file=/nowhere"),
-            "--policy-config-file: /nowhere: ",
-        ),
-    ],
-)
-async def test_what_a_wrong_start_is_told(live: Live, flags: tuple[str, ...], message: str) -> None:
-    with live.descheduler(written(), *flags) as descheduler:
+async def test_a_gang_is_left_whole_as_soon_as_the_cluster_knows_gangs(live: Live) -> None:
+    client = live.cluster.client
+    await live.skew("g")
+    for name in ("a", "b", "c", "d"):
+        marks = {"metadata": {"annotations": {"scheduling.k8s.io/group-name": "train"}}}
+        await client.patch(POD, f"g-{name}", marks, "default")
+    # the kinds come while it runs; before there are PodGroups it would evict, so it may not yet
+    text = written().replace("profiles:", "maxNoOfPodsToEvictTotal: 0\nprofiles:", 1)
+    with live.descheduler(text, "--descheduling-interval=200ms") as descheduler:
+        await descheduler.says("totalEvicted=0 heldByLimits=1")
+        await asyncio.to_thread(install_kinds, live.cluster.server)
+        group: Json = {
+            "metadata": {"name": "train", "namespace": "default"},
+            "spec": {"minMember": 4, "queue": "default"},
+        }
+        await client.create(scheduling.POD_GROUP.untyped, group)
+        await descheduler.says("LoadAware left 4 pods: its gang would fall below minMember")
+        descheduler.policy.write_text(written())
+        seen = descheduler.log.read_text().count("left 4 pods")
+        await descheduler.counts("left 4 pods", seen + 3)
+    assert len(await live.names()) == 6
+    await live.clear()
+
+
+async def test_a_wrong_policy_ends_the_start(live: Live) -> None:
+    with live.descheduler(written().replace("cpu: 80", "cpu: 180"), "--once") as descheduler:
         assert await descheduler.ended() == 1
-    assert message in descheduler.log.read_text()
+    assert (
+        "targetThresholds config is not valid: cpu threshold not in [0, 100] range, it is 180"
+        in (descheduler.log.read_text())
+    )
 
 
+@pytest.mark.slow(seconds=10)
 async def test_of_two_copies_one_works_and_the_other_takes_over(live: Live) -> None:
     flags = ("--descheduling-interval=200ms", "--leader-elect", "--leader-elect-lease-duration=3s",
              "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=200ms")  # fmt: skip
