@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hekla.engine.actions.timed_turns import TimedTurns
+from hekla.engine.actions.timed_backfill import TimedBackfill
 from hekla.engine.model.tasks import Job
 from hekla.engine.world import policy
 from hekla.simulator import swf
@@ -166,7 +166,7 @@ def test_the_first_that_waits_starts_when_it_was_foreseen_or_sooner(
 ) -> None:
     foreseen: dict[str, float] = {}
 
-    class Watched(TimedTurns):
+    class Watched(TimedBackfill):
         def _reserves(self, job: Job) -> bool:
             found = super()._reserves(job)
             if self.kept is not None:
@@ -176,7 +176,7 @@ def test_the_first_that_waits_starts_when_it_was_foreseen_or_sooner(
             return found
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("hekla.engine.actions.timed_turns.TimedTurns", Watched)
+        patched.setattr("hekla.engine.actions.timed_backfill.TimedBackfill", Watched)
         (found,) = simulate(cluster_of_gangs(of), [rules("easy")])
     assert not found.problems
     for one in found.jobs:
@@ -204,7 +204,7 @@ def test_the_first_that_waits_starts_when_it_was_foreseen_or_sooner(
 def test_nobody_starts_later_than_it_was_given(of: list[tuple[int, ...]]) -> None:
     given_times: dict[str, float] = {}
 
-    class Watched(TimedTurns):
+    class Watched(TimedBackfill):
         def _keep_all(self) -> None:
             super()._keep_all()
             for key, span in self.line.spans.items():
@@ -212,7 +212,7 @@ def test_nobody_starts_later_than_it_was_given(of: list[tuple[int, ...]]) -> Non
                 given_times.setdefault(key, span.start)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("hekla.engine.actions.timed_turns.TimedTurns", Watched)
+        patched.setattr("hekla.engine.actions.timed_backfill.TimedBackfill", Watched)
         (found,) = simulate(cluster_of_gangs(of), [rules("conservative")])
     assert not found.problems
     for one in found.jobs:

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from hekla.engine.actions.one_pod_jobs import OnePodJobs, plain
-from hekla.engine.actions.resting_jobs import RestingJobs
+from hekla.engine.actions.unschedulable_jobs import UnschedulableJobs
 from hekla.engine.framework.faults import fault
 from hekla.engine.framework.heap import Line, OrderKey
 from hekla.engine.framework.statement import Operation, Placed, Statement
@@ -83,15 +83,15 @@ class Allocate:
     say it, and of no use to one loop."""
 
     def run(self, session: Session) -> None:
-        from hekla.engine.actions.timed_turns import TimedTurns, mode_of
+        from hekla.engine.actions.timed_backfill import TimedBackfill, mode_of
 
         mode = mode_of(session)
         if mode:
-            session.timed = timed = TimedTurns(session, mode)
+            session.timed = timed = TimedBackfill(session, mode)
             session.at_close.append(timed.close)
             timed.start()
         else:
-            resting = session.hooks.part(RestingJobs)
+            resting = session.hooks.part(UnschedulableJobs)
             resting.wake(session)
             session.at_close.append(partial(resting.settle, session))
             Turns(session, resting).run()
@@ -150,7 +150,7 @@ def only_task(job: Job) -> Task | None:
 
 
 class Turns:
-    def __init__(self, session: Session, resting: RestingJobs | None = None) -> None:
+    def __init__(self, session: Session, resting: UnschedulableJobs | None = None) -> None:
         self.session = session
         self.resting = resting
         self.jobs: dict[str, Line[Job]] = {}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from hekla.engine.actions.learning import LEAST, QUANTILE, SOURCES
-from hekla.engine.actions.timed_turns import DEPTH, MODES
+from hekla.engine.actions.timed_backfill import DEPTH, MODES
 from hekla.engine.model.tasks import Job, Status, Task
 from hekla.engine.placement.placer import Room, placer_of
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hekla.engine.actions.waiting_line import WaitingLine
+from hekla.engine.actions.waiting_jobs import WaitingJobs
 from hekla.engine.estimates.snapshot import Reading
 from hekla.engine.explain.amounts import describe
 from hekla.engine.explain.explanation import called
@@ -75,7 +75,7 @@ class Estimation:
             return
         snapshot = self._snapshot
         # Times that conservative backfill has given are kept, so they are the estimates.
-        line = self.session.hooks.part(WaitingLine) if snapshot.mode == "conservative" else None
+        line = self.session.hooks.part(WaitingJobs) if snapshot.mode == "conservative" else None
         given = {} if line is None else {key: span.start for key, span in line.spans.items()}
         jobs = self._reading.jobs
         forecast = Forecast(snapshot)

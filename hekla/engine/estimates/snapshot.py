@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hekla.api.names import DEFAULT_WALLTIME
-from hekla.engine.actions.timed_turns import mode_of
-from hekla.engine.actions.waiting_line import WaitingLine
+from hekla.engine.actions.timed_backfill import mode_of
+from hekla.engine.actions.waiting_jobs import WaitingJobs
 from hekla.engine.explain.explanation import above_its_share
 from hekla.engine.framework.heap import OrderKey
 from hekla.engine.framework.joborder import STRICT, waits
@@ -209,7 +209,7 @@ class Reading:
         """When running pods leave: as backfill has it where it minds time, else read with pauses."""
         session = self.session
         if mode:
-            return session.hooks.part(WaitingLine).releases
+            return session.hooks.part(WaitingJobs).releases
         releases = Releases()
         for number, job in enumerate(list(session.state.jobs.values())):
             if number % AT_ONCE == AT_ONCE - 1:

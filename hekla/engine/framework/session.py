@@ -29,7 +29,7 @@ from hekla.engine.model.tasks import Job, Task
 from hekla.engine.model.transfers import IN_VAIN, MOVED, MOVES, OTHERS
 
 
-class TimedTurns(Protocol):
+class TimedBackfill(Protocol):
     """Jobs behind one that waits."""
 
     def pass_by(self) -> None:
@@ -64,7 +64,7 @@ class Session(CycleView):
         self.blind = False
         """A plugin could not be opened, so nothing may be decided in this cycle."""
         self.let_in_any = False
-        self.timed: TimedTurns | None = None
+        self.timed: TimedBackfill | None = None
         """Where the policy's backfill minds time: what allocate has left to it."""
         self.at_close: list[Callable[[], None]] = []
         """What actions have to do once all that the cycle changed is counted."""

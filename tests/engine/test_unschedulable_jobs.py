@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hekla.engine.actions import resting_jobs
+from hekla.engine.actions import unschedulable_jobs
 from hekla.engine.actions.allocate import Turns
 from hekla.engine.framework.joborder import ANNOTATION, STRICT
 from hekla.engine.world import World, policy
@@ -85,8 +85,8 @@ def test_cycles_in_which_jobs_rest_decide_what_those_do_that_ask_all(
         world = World(policy(tiers=tiers, actions=actions), default_queue=False)
         heard = []
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(resting_jobs, "MANY", many)
-            patch.setattr(resting_jobs, "TOLD_ANEW", anew)
+            patch.setattr(unschedulable_jobs, "MANY", many)
+            patch.setattr(unschedulable_jobs, "TOLD_ANEW", anew)
             queues(world, draw)
             world.priority_class("high", 100)
             world.nodes("n0", "n1", cpu=draw.choice([9, 40]), pods=150, memory="64Gi")
@@ -108,8 +108,8 @@ def test_cycles_in_which_jobs_rest_decide_what_those_do_that_ask_all(
 @pytest.fixture
 def resting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs rest from the first on, and nobody is looked at just to tell him anew."""
-    monkeypatch.setattr(resting_jobs, "MANY", 0)
-    monkeypatch.setattr(resting_jobs, "TOLD_ANEW", 0)
+    monkeypatch.setattr(unschedulable_jobs, "MANY", 0)
+    monkeypatch.setattr(unschedulable_jobs, "TOLD_ANEW", 0)
 
 
 def full() -> World:
@@ -213,8 +213,8 @@ def looked_at(world: World) -> list[str]:
 
 
 def test_what_resting_jobs_are_told_is_renewed_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resting_jobs, "MANY", 0)
-    monkeypatch.setattr(resting_jobs, "TOLD_ANEW", 2)
+    monkeypatch.setattr(unschedulable_jobs, "MANY", 0)
+    monkeypatch.setattr(unschedulable_jobs, "TOLD_ANEW", 2)
     world = full()
     for number in range(5):
         world.job(f"waits-{number}", cpu=8)

@@ -20,14 +20,14 @@ from hekla.engine.framework.hooks import Hooks
 from hekla.engine.model.resources import Floats
 from hekla.engine.model.tasks import Job
 from hekla.engine.model.time.walltimes import job_walltime, problem_of
+from hekla.engine.placement.availability_profile import Span
 from hekla.engine.placement.releases import Releases
-from hekla.engine.placement.timetable import Span
 
 if TYPE_CHECKING:
     from hekla.engine.framework.session import Session
 
 
-class QueueLine:
+class WaitingInQueue:
     """The waiting jobs of one queue: their keys, ascending, and their slots."""
 
     __slots__ = ("keys", "slots")
@@ -37,7 +37,7 @@ class QueueLine:
         self.slots: Slots = np.zeros(0, dtype=np.intp)
 
 
-class WaitingLine(WaitingShapes):
+class WaitingJobs(WaitingShapes):
     """What is kept for one policy on one state."""
 
     def __init__(self, hooks: Hooks) -> None:
@@ -46,7 +46,7 @@ class WaitingLine(WaitingShapes):
         self.restless = hooks.read_clock or not self.steady
         """Whether a plugin may say something else though nothing has happened."""
         self.releases = Releases()
-        self.queues: dict[str, QueueLine] = {}
+        self.queues: dict[str, WaitingInQueue] = {}
         self.walltime: Floats = np.zeros(64)
         """By slot."""
         self.places: dict[str, tuple[int, str, OrderKey]] = {}
@@ -155,7 +155,7 @@ class WaitingLine(WaitingShapes):
             entering.setdefault(job.queue, []).append((session.order.job_key(job), job))
 
     def _enter(self, session: Session, name: str, jobs: list[tuple[OrderKey, Job]]) -> None:
-        line = self.queues.setdefault(name, QueueLine())
+        line = self.queues.setdefault(name, WaitingInQueue())
         queue = session.state.queues[name]
         jobs.sort(key=lambda one: one[0])
         at = []

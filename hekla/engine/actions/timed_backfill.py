@@ -18,7 +18,7 @@ import numpy as np
 
 from hekla.engine.actions.allocate import Turns
 from hekla.engine.actions.learning import tell_learned
-from hekla.engine.actions.waiting_line import WaitingLine
+from hekla.engine.actions.waiting_jobs import WaitingJobs
 from hekla.engine.actions.waiting_shapes import Slots, first_task
 from hekla.engine.explain.explanation import called
 from hekla.engine.framework.heap import OrderKey
@@ -29,18 +29,18 @@ from hekla.engine.model.queues.queues import Queue
 from hekla.engine.model.resources import Floats
 from hekla.engine.model.tasks import Job
 from hekla.engine.model.time.walltimes import SOON, job_walltime
-from hekla.engine.placement.placer import placer_of
-from hekla.engine.placement.releases import coarse
-from hekla.engine.placement.reservation import (
+from hekla.engine.placement.availability_profile import AvailabilityProfile, Span
+from hekla.engine.placement.backfill_reservation import (
+    BackfillReservation,
     Part,
-    Reservation,
     fits,
     fitting,
     parts_of,
     reserve,
     unreserved,
 )
-from hekla.engine.placement.timetable import Span, Timetable
+from hekla.engine.placement.placer import placer_of
+from hekla.engine.placement.releases import coarse
 
 if TYPE_CHECKING:
     from hekla.engine.framework.session import Session
@@ -50,7 +50,7 @@ class QueueTurns:
     """One queue's jobs in their order: some slots of the line, and jobs that are apart from it."""
 
     def __init__(
-        self, line: WaitingLine, slots: Slots, apart: Iterable[tuple[OrderKey, Job]]
+        self, line: WaitingJobs, slots: Slots, apart: Iterable[tuple[OrderKey, Job]]
     ) -> None:
         self.line = line
         self.slots: list[int] = slots.tolist()
@@ -79,7 +79,7 @@ class QueueTurns:
         return heapq.heappop(self._apart)[2], None
 
 
-class TimedTurns:
+class TimedBackfill:
     """The turns of one cycle."""
 
     def __init__(self, session: Session, mode: str) -> None:
@@ -87,7 +87,7 @@ class TimedTurns:
         self.mode = mode
         self.turns = Turns(session)
         self.reserved = placer_of(session).filters.reserved
-        self.line = session.hooks.part(WaitingLine)
+        self.line = session.hooks.part(WaitingJobs)
         self.awake = self.line.update(session)
         session.awake = self.awake
         self.apart: dict[str, dict[str, Job]] = {}
@@ -97,7 +97,7 @@ class TimedTurns:
         self.served: set[str] = set()
         self.head: Job | None = None
         """The first job that waits for room."""
-        self.kept: Reservation | None = None
+        self.kept: BackfillReservation | None = None
         self.kept_at = -1
         """Version of the nodes that the reservation was made from."""
         self._counted_at = -1
@@ -234,16 +234,20 @@ class TimedTurns:
         session, line = self.session, self.line
         for job in session.touched.values():
             line.releases.follow(session.state, job, session.now)
-        table = Timetable(session.now, line.releases, self._room())
+        profile = AvailabilityProfile(session.now, line.releases, self._room())
         known, line.spans = line.spans, {}
         if self.reserved is not None:
-            table.split_at(self.reserved.moments(math.inf))
+            profile.split_at(self.reserved.moments(math.inf))
             if self.reserved.version != line.reserved_version:
                 line.reserved_version, known = self.reserved.version, {}
         for key, span in known.items():
-            if key in line.places and span.held.shape == table.room[0].shape and table.holds(span):
+            if (
+                key in line.places
+                and span.held.shape == profile.room[0].shape
+                and profile.holds(span)
+            ):
                 line.spans[key] = span
-                table.hold(span)
+                profile.hold(span)
         depth = int(session.argument("backfill", "depth", DEPTH))
         slots_of = {name: waiting.slots for name, waiting in line.queues.items()}
         turns = self._turns({**dict.fromkeys(self.apart, _NO_SLOTS), **slots_of})
@@ -251,7 +255,7 @@ class TimedTurns:
             own = turns[queue.name]
             job, slot = own.pop()
             if job.key in line.spans:
-                table.free(line.spans.pop(job.key))
+                profile.free(line.spans.pop(job.key))
             elif (
                 slot is not None
                 and len(line.spans) >= depth
@@ -259,11 +263,13 @@ class TimedTurns:
                 and not self._possible(slot)
             ):
                 continue
-            if self._timed(queue, job, table, slot is not None and len(line.spans) < depth):
+            if self._timed(queue, job, profile, slot is not None and len(line.spans) < depth):
                 own.push(session.order.job_key(job), job)
 
-    def _timed(self, queue: Queue, job: Job, table: Timetable, may_have_a_time: bool) -> bool:
-        """Serve a job now if the timetable has room for all its time, else give it one; True where
+    def _timed(
+        self, queue: Queue, job: Job, profile: AvailabilityProfile, may_have_a_time: bool
+    ) -> bool:
+        """Serve a job now if the profile has room for all its time, else give it one; True where
         it wants another turn."""
         session, nodes = self.session, self.session.state.nodes
         task = next(iter(job.pending()), None)
@@ -271,7 +277,7 @@ class TimedTurns:
             return False
         length = job_walltime(job, queue)
         parts = self._parts(job)
-        free = self._room() if self._in_its_window(job) else table.through(length)
+        free = self._room() if self._in_its_window(job) else profile.through(length)
         allowed = unreserved(parts, self.reserved)
         if not fits(allowed, free):
             if fits(allowed, self._room()):
@@ -280,14 +286,14 @@ class TimedTurns:
             elif job.key in self.awake:
                 self._serve(queue, job)  # It has no room; this is to hear of what it lacks.
             if may_have_a_time and session.votes.allocatable_count(queue, task, 1):
-                span = table.earliest(parts, length, self.reserved)
+                span = profile.earliest(parts, length, self.reserved)
                 if span is not None and span.start > session.now:
                     self.line.spans[job.key] = span
-                    table.hold(span)
+                    profile.hold(span)
             return False
         before = len(session.decisions.binds)
-        # Not `table.room[0] - free`: what is given to others from this very moment on is not free
-        # in the table any more, but it is on the nodes.
+        # Not `profile.room[0] - free`: what is given to others from this very moment on is not free
+        # in the profile any more, but it is on the nodes.
         with nodes.withheld(np.maximum(self._room() - free, 0.0)):
             again = self._serve(queue, job, np.ones(len(nodes), dtype=np.bool_))
         held = np.zeros_like(free)
@@ -296,7 +302,7 @@ class TimedTurns:
             for column, value in bound.request:
                 held[column, bound.row] += value
         if held.any():
-            table.hold(Span(session.now, coarse(session.now + length, length), held))
+            profile.hold(Span(session.now, coarse(session.now + length, length), held))
         return again
 
     def _in_its_window(self, job: Job) -> bool:

@@ -14,8 +14,8 @@ import numpy as np
 from hekla.engine.model.resources import EPSILON, Floats
 from hekla.engine.model.time.reservations import Reservations
 from hekla.engine.model.time.walltimes import SOON
+from hekla.engine.placement.backfill_reservation import Part, fits, taken, unreserved
 from hekla.engine.placement.releases import NEVER, Releases, coarse
-from hekla.engine.placement.reservation import Part, fits, taken, unreserved
 from hekla.engine.placement.room_counts import MANY
 
 SMALL = 1 << 14
@@ -34,7 +34,7 @@ class Span:
     """`[resources, nodes]`."""
 
 
-class Timetable:
+class AvailabilityProfile:
     """`room[k]`, `[resources, nodes]`, is free from `times[k]` until the next; the last for ever."""
 
     def __init__(self, now: float, releases: Releases, room: Floats) -> None:

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 MANY = 500
 """So many jobs must have something to decide before any of them rests."""
 TOLD_ANEW = 50
-"""How many resting jobs a cycle looks at all the same, those that have rested longest: what they are
+"""How many unschedulable jobs a cycle looks at all the same, those that have rested longest: what they are
 told stays true."""
 _EVICTS_NOBODY = {"enqueue", "allocate", "backfill"}
 
 
-class RestingJobs(WaitingShapes):
+class UnschedulableJobs(WaitingShapes):
     """What is kept for one policy on one state."""
 
     def __init__(self, hooks: Hooks) -> None:
@@ -48,7 +48,7 @@ class RestingJobs(WaitingShapes):
         self.slot_of: dict[str, int] = {}
         """Job -> its slot, those that have rested longest first."""
         self._seen: tuple[int, ...] = ()
-        """The nodes that the verdicts of the resting jobs are about."""
+        """The nodes that the verdicts of the unschedulable jobs are about."""
         self._counted_at = -1
         """Version of the nodes whose room was counted last."""
         self._in_vain = False
@@ -79,7 +79,7 @@ class RestingJobs(WaitingShapes):
         }
 
     def roomy(self) -> list[Job]:
-        """The resting jobs for which the nodes may have room as the cycle begins."""
+        """The unschedulable jobs for which the nodes may have room as the cycle begins."""
         slots = np.fromiter(self.slot_of.values(), dtype=np.intp, count=len(self.slot_of))
         return [self.jobs[slot] for slot in slots[self.possible(slots)].tolist()]
 

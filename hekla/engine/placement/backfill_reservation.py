@@ -39,7 +39,7 @@ class Part(NamedTuple):
 
 
 @dataclass(slots=True)
-class Reservation:
+class BackfillReservation:
     """Room that is kept for a job from a moment on."""
 
     job: Job
@@ -147,7 +147,7 @@ def _first(most: Floats, count: int) -> Floats:
 
 def reserve(
     session: Session, job: Job, parts: Sequence[Part], releases: Releases, room: Floats
-) -> Reservation | None:
+) -> BackfillReservation | None:
     """The earliest room for a job; None where all that is known to end does not make it.
 
     `room`: `[resources, nodes]` that is free now.
@@ -170,7 +170,7 @@ def reserve(
             low = middle + 1
     then = releases.left_by(moments[low] + SOON, room)
     held = taken(parts, then, room)
-    return None if held is None else Reservation(job, float(moments[low]), then - held)
+    return None if held is None else BackfillReservation(job, float(moments[low]), then - held)
 
 
 def _reserve_between(
@@ -180,7 +180,7 @@ def _reserve_between(
     releases: Releases,
     room: Floats,
     reserved: Reservations,
-) -> Reservation | None:
+) -> BackfillReservation | None:
     """The same where windows open and close: the nodes that the job may use at a moment depend on
     when it would end, so more room later does not mean that it fits then."""
     leaving = releases.moments(now)
@@ -190,13 +190,13 @@ def _reserve_between(
         allowed = unreserved(parts, reserved, moment)
         held = taken(allowed, then, room) if fits(allowed, then) else None
         if held is not None:
-            return Reservation(job, moment, then - held)
+            return BackfillReservation(job, moment, then - held)
     return None
 
 
 def _reserve_on(
     job: Job, parts: Sequence[Part], moments: Floats, course: Floats, room: Floats
-) -> Reservation | None:
+) -> BackfillReservation | None:
     """The same for tasks of one class, with all moments written down."""
     (part,) = parts
     most: Floats = np.full((len(moments), course.shape[2]), MANY)
@@ -208,4 +208,8 @@ def _reserve_on(
     if not len(whole) or whole[first] < part.tasks:
         return None
     held = taken(parts, course[first], room)
-    return None if held is None else Reservation(job, float(moments[first]), course[first] - held)
+    return (
+        None
+        if held is None
+        else BackfillReservation(job, float(moments[first]), course[first] - held)
+    )
