@@ -137,6 +137,8 @@ def resized(spec: Tree, status: Tree) -> Tree:
 
     A resize that the node can never grant holds what is there.  Reference: scheduler-core 2.6.1.
     """
+    if not (status.get("containerStatuses") or status.get("initContainerStatuses")):
+        return spec
     changed: dict[str, list[Tree]] = {}
     for field, listed in (
         ("containers", "containerStatuses"),
