@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -68,6 +68,18 @@ class Limits:
             return Outcome.PER_NAMESPACE
         if self._total is not None and self.evicted >= self._total:
             return Outcome.TOTAL
+        return None
+
+    def reached_by(self, pods: Iterable[Pod]) -> Outcome | None:
+        """Which limit forbids to evict all of these."""
+        trial = Limits(self._per_node, self._per_namespace, self._total)
+        trial._of_node, trial._of_namespace = self._of_node.copy(), self._of_namespace.copy()
+        trial.evicted = self.evicted
+        for pod in pods:
+            outcome = trial.reached(pod)
+            if outcome is not None:
+                return outcome
+            trial.count(pod)
         return None
 
     def count(self, pod: Pod) -> None:

@@ -14,11 +14,13 @@ import numpy as np
 from hekla.api.selectors import EVERYTHING, of_object, parse_labels
 from hekla.api.text.durations import seconds
 from hekla.descheduler.fit import Bools
-from hekla.descheduler.policy.arguments import CRITICAL, DefaultEvictorArguments
+from hekla.descheduler.policy.arguments import CRITICAL, WHOLE_GROUP, DefaultEvictorArguments
 from hekla.descheduler.tables import Pod
 from hekla.descheduler.view import View
 
 GANG = "its gang would fall below minMember"
+GANG_MEMBER_STAYS = "a member of its gang may not be evicted, and it goes as a whole"
+NO_GANG_ROOM = "the other nodes would not take its whole gang"
 NO_ROOM = "no other node would take it"
 NO_COOL_ROOM = "no other node would take it that is not over the target itself"
 
@@ -44,6 +46,8 @@ class Evictor:
         self.selector = (
             EVERYTHING if arguments.label_selector is None else of_object(arguments.label_selector)
         )
+        self._gangs: dict[str, str] = {}
+        """Why each gang cannot go as a whole; "" for one that may."""
         self.problem = ""
         """Why this evictor lets nothing be evicted."""
         self.threshold = self._threshold()
@@ -66,11 +70,25 @@ class Evictor:
             for rule in RULES:
                 if rule.holds(self, pod):
                     return rule.reason
-        return self.gang_refusal(pod)
+        if not self.breaks_gang(pod):
+            return ""
+        return self.whole_gang_refusal(pod) if self.arguments.gang_policy == WHOLE_GROUP else GANG
 
-    def gang_refusal(self, pod: Pod) -> str:
+    def breaks_gang(self, pod: Pod) -> bool:
+        """Whether the pod's gang would fall below its minimum."""
         left, minimum = self.view.gang_left(pod)
-        return GANG if left < minimum else ""
+        return left < minimum
+
+    def whole_gang_refusal(self, pod: Pod) -> str:
+        """Why the gang cannot go as a whole."""
+        key = pod.group_key
+        if key not in self._gangs:
+            stay = any(
+                not one.marked and any(rule.holds(self, one) for rule in RULES)
+                for one in self.view.gang(pod)
+            )
+            self._gangs[key] = GANG_MEMBER_STAYS if stay else ""
+        return self._gangs[key]
 
     @property
     def asks_for_room(self) -> bool:
@@ -83,18 +101,19 @@ class Evictor:
 
     def taking(self, pod: Pod) -> Bools | None:
         """The nodes that would take the pod; None where nobody asks."""
-        return self.view.fit.taking(pod, self._among) if self.asks_for_room else None
+        return self.view.fit.taking(pod, self.among) if self.asks_for_room else None
 
     def destination(self, pod: Pod) -> tuple[str, int | None]:
         """Why the pod would not find another place ("" if it would, or nobody asks), and the row that
         would take it."""
         if not self.asks_for_room:
             return "", None
-        row = self.view.fit.destination(pod, self._among)
+        row = self.view.fit.destination(pod, self.among)
         return ("", row) if row is not None else (self.no_room, None)
 
     @cached_property
-    def _among(self) -> Bools | None:
+    def among(self) -> Bools | None:
+        """The rows of the nodes that may take pods; None for all."""
         if not self.arguments.node_selector:
             return self.cool
         selector = parse_labels(self.arguments.node_selector)

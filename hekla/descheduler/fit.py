@@ -106,6 +106,21 @@ class Fit:
             return None
         return int(np.argmax(np.where(mask, self._free[:, 0], -1.0)))
 
+    def destinations(self, pods: Sequence[Pod], among: Bools | None = None) -> list[int] | None:
+        """A row for each of these, all at once and none of them where it is; None if they do not fit."""
+        free = self._free.copy()
+        try:
+            rows = []
+            for pod in pods:
+                row = self.destination(pod, among)
+                if row is None:
+                    return None
+                self.book(pod, row)
+                rows.append(row)
+            return rows
+        finally:
+            self._free = free
+
     def book(self, pod: Pod, row: int) -> None:
         """Keep the room for the pod to come."""
         self._add(pod, row, -1.0)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from hekla.api import meta
 from hekla.api.selectors import of_object
 from hekla.descheduler.evictions import Eviction, Limits, Outcome
-from hekla.descheduler.evictor import Evictor
-from hekla.descheduler.policy.arguments import Namespaces
+from hekla.descheduler.evictor import GANG, NO_GANG_ROOM, Evictor
+from hekla.descheduler.policy.arguments import WHOLE_GROUP, Namespaces
 from hekla.descheduler.policy.policy import Profile
 from hekla.descheduler.tables import Pod
 from hekla.descheduler.usage import Usage
@@ -81,6 +81,8 @@ class Session:
 
     def evict(self, pod: Pod, reason: str) -> Generator[Eviction, bool, Outcome]:
         """Evict a pod that the filter let through, if it would land elsewhere and no limit is reached."""
+        if self.view.is_gone(pod):
+            return Outcome.REFUSED
         wrong, destination = self.evictor.destination(pod)
         if wrong:
             self.refuse(pod, wrong)
@@ -91,16 +93,53 @@ class Session:
         self, pod: Pod, reason: str, destination: int | None
     ) -> Generator[Eviction, bool, Outcome]:
         """Evict a pod that has a place to go; `destination` is where room is booked for it."""
-        if wrong := self.evictor.gang_refusal(pod):
-            self.refuse(pod, wrong)
+        if self.view.is_gone(pod):
             return Outcome.REFUSED
-        outcome = self.limits.reached(pod)
-        if outcome is None:
-            taken = yield Eviction(pod, self.strategy, self.profile.name, reason)
-            outcome = Outcome.EVICTED if taken else Outcome.FAILED
-        else:
-            log.debug("%s stays on %s: %s", pod.key, pod.node, outcome)
-        if outcome is Outcome.EVICTED:
+        if not self.evictor.breaks_gang(pod):
+            limit = self.limits.reached(pod)
+            if limit is not None:
+                return self._held(pod, limit)
+            return (yield from self._send(pod, reason, destination))
+        if self.evictor.arguments.gang_policy != WHOLE_GROUP:
+            self.refuse(pod, GANG)
+            return Outcome.REFUSED
+        return (yield from self._evict_gang(pod, reason))
+
+    def _evict_gang(self, pod: Pod, reason: str) -> Generator[Eviction, bool, Outcome]:
+        """Evict all members or none; what the API server refuses after the first one cannot be helped."""
+        gang = self.view.gang(pod)
+        rows: list[int] | list[None] | None = [None] * len(gang)
+        if self.evictor.asks_for_room:
+            rows = self.view.fit.destinations(gang, self.evictor.among)
+        if rows is None:
+            self.refuse(pod, NO_GANG_ROOM)
+            return Outcome.REFUSED
+        limit = self.limits.reached_by(gang)
+        if limit is not None:
+            return self._held(pod, limit)
+        first = Outcome.FAILED
+        for member, row in zip(gang, rows, strict=True):
+            words = (
+                reason if member is pod else f"its gang {pod.group_key} goes as a whole: {reason}"
+            )
+            outcome = yield from self._send(member, words, row)
+            if member is pod:
+                first = outcome
+            if first is not Outcome.EVICTED:
+                break
+        return first
+
+    def _held(self, pod: Pod, limit: Outcome) -> Outcome:
+        log.debug("%s stays on %s: %s", pod.key, pod.node, limit)
+        self.report.evictions[limit, self.strategy, pod.namespace, pod.node] += 1
+        return limit
+
+    def _send(
+        self, pod: Pod, reason: str, destination: int | None
+    ) -> Generator[Eviction, bool, Outcome]:
+        taken = yield Eviction(pod, self.strategy, self.profile.name, reason)
+        outcome = Outcome.EVICTED if taken else Outcome.FAILED
+        if taken:
             self.limits.count(pod)
             self.view.evicted(pod, destination)
         self.report.evictions[outcome, self.strategy, pod.namespace, pod.node] += 1

@@ -74,6 +74,12 @@ class View:
             )
         return alive - 1, minimum
 
+    def gang(self, pod: Pod) -> list[Pod]:
+        """The live members of the pod's gang that are still there, itself first."""
+        members = self.tables.members.get(pod.group_key, {})
+        others = (one for key, one in sorted(members.items()) if one is not pod)
+        return [pod, *(one for one in others if _is_alive(one) and not self.is_gone(one))]
+
     def evicted(self, pod: Pod, destination: int | None) -> None:
         """The pod goes, and has room booked for it."""
         self._gone[pod.key] = pod

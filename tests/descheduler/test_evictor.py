@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from hekla.descheduler.evictions import Eviction
 from hekla.descheduler.tables import Owner, Tables, Taint
 from tests.descheduler.stories import NOW, node, pod, profile, run, tolerating
 
@@ -117,6 +118,71 @@ def test_a_gang_keeps_its_minimum() -> None:
     ran = run(old(), here)
     assert sorted(set(ran.names) - {"ended"}) == ["g0"]
     assert ran.report.refused["PodLifeTime", "its gang would fall below minMember"] == 3
+
+
+def gang(*, size: int = 4, **odd: Any) -> Tables:
+    """A gang that needs all of its members, the first two of them on n1 and old."""
+    ages = {number: NOW - 1000 if number < 2 else NOW for number in range(size)}
+    pods = [
+        pod(
+            f"g{number}",
+            "n1" if number < 2 else "n2",
+            400,
+            group="train",
+            created=ages[number],
+            **(odd if number == 3 else {}),
+        )
+        for number in range(size)
+    ]
+    here = Tables([node("n1"), node("n2"), node("n3", cpu=1600)], pods)
+    here.minimum["default/train"] = size
+    return here
+
+
+WHOLE = "{gangPolicy: wholeGroup, nodeFit: true}"
+
+
+def test_a_gang_may_go_as_a_whole() -> None:
+    ran = run(old(WHOLE), gang())
+    assert ran.names == ["g0", "g1", "g2", "g3"]
+    assert ran.evictions[1].reason.startswith(
+        "its gang default/train goes as a whole: it is 1000 s old"
+    )
+    assert run(old("{nodeFit: true}"), gang()).names == []
+
+
+@pytest.mark.parametrize(
+    ("more", "odd", "n3", "reason"),
+    [
+        (
+            "",
+            {"local_storage": True},
+            1600,
+            "a member of its gang may not be evicted, and it goes as a whole",
+        ),
+        ("", {}, 1000, "the other nodes would not take its whole gang"),
+        ("maxNoOfPodsToEvictTotal: 3", {}, 1600, ""),
+    ],
+)
+def test_all_of_a_gang_or_nobody(more: str, odd: dict[str, Any], n3: int, reason: str) -> None:
+    here = gang(**odd)
+    for name in ("n1", "n2"):
+        here.nodes[name].allocatable = {"cpu": 800, "pods": 10}
+    here.nodes["n3"].allocatable = {"cpu": n3, "pods": 10}
+    ran = run(old(WHOLE, more), here)
+    assert ran.names == []
+    assert not reason or ran.report.refused["PodLifeTime", reason] == 2
+
+
+def test_a_gang_whose_first_member_the_server_keeps_stays_whole() -> None:
+    asked: list[str] = []
+
+    def keep(eviction: Eviction) -> bool:
+        asked.append(eviction.pod.name)
+        return False
+
+    assert run(old(WHOLE), gang(), taken=keep).names == []
+    assert asked == ["g0", "g1"]  # each old pod is tried, and nobody else
 
 
 def test_a_gang_of_one_is_none() -> None:

@@ -133,6 +133,25 @@ def test_gangs_room_and_limits(
     )
 
 
+@given(NODES, PODS_OF, MINIMA)
+def test_a_gang_goes_as_a_whole_or_keeps_its_minimum(
+    nodes: list[tuple[int, int, bool, bool, str]],
+    pods: list[tuple[int, int, str, bool, str, int]],
+    minima: tuple[int, int],
+) -> None:
+    tables = made(nodes, pods, minima)
+    evictor = "{nodeFit: true, gangPolicy: wholeGroup}"
+    ran = run(profile("PodLifeTime", "{maxPodLifeTimeSeconds: 60}", evictor, more=LIMITS), tables)
+    evicted = [one.pod for one in ran.evictions]
+    for key, minimum in tables.minimum.items():
+        members = tables.members.get(key, {})
+        left = len(members) - sum(one.group_key == key for one in evicted)
+        assert left in (0, len(members)) or minimum <= 1 or left >= minimum
+    assert placed(tables, evicted)
+    assert len(evicted) == len({one.key for one in evicted}) <= TOTAL
+    assert all(count <= PER_NODE for count in Counter(one.node for one in evicted).values())
+
+
 @given(NODES, PODS_OF, st.integers(0, 50), st.integers(50, 100))
 def test_load_aware_takes_from_hot_nodes_alone_and_only_until_they_are_not(
     nodes: list[tuple[int, int, bool, bool, str]],

@@ -7,11 +7,11 @@ Reference: descheduler 8.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hekla.descheduler.classification import Class, Load
 from hekla.descheduler.evictions import Eviction, Outcome, Steps
@@ -22,7 +22,6 @@ from hekla.descheduler.tables import PODS, Amounts, Placement, Pod
 
 log = logging.getLogger(__name__)
 
-Floats = NDArray[np.float64]
 NOT_TOLERATED = "it does not tolerate the taints of any under-used node"
 WOULD_BE_HOT = "it would put every under-used node over its target"
 
@@ -48,15 +47,19 @@ class Draining:
         landing = Landing(self.destinations, session)
         log.info("Total capacity to be moved: %s", amounts_text(landing.total()))
         spared = frozenset(self.excluded.exclude) if self.excluded is not None else frozenset()
+        counted = Counter(
+            {load.node.name: len(session.view.gone_from(load.node)) for load in self.sources}
+        )
         for load in self.sources:
             pods = [pod for pod in session.view.live_pods(load.node) if session.evictable(pod)]
             log.debug("Pods on node %s: %d removable", load.node.name, len(pods))
             if not pods:
                 log.info("No removable pods on node %s, try next node", load.node.name)
             for pod in sorted(pods, key=lambda pod: self.order(pod, load)):
+                self._count_gone(session, load, counted)
                 if not self.above(load) or not landing.has_room():
                     break
-                if pod.namespace in spared:
+                if pod.namespace in spared or session.view.is_gone(pod):
                     continue
                 outcome = yield from self._move(session, pod, load, landing)
                 if outcome is Outcome.TOTAL:
@@ -78,10 +81,17 @@ class Draining:
         outcome = yield from session.evict_to(pod, self.reason(load), landing.row(at))
         if outcome is Outcome.EVICTED:
             landing.book(at, cost)
-            for name, amount in cost.items():
+        return outcome
+
+    def _count_gone(self, session: Session, load: Load, counted: Counter[str]) -> None:
+        """Take from a node's usage what the pods used that have gone since: those that were moved, and
+        those whose gang went with one of another node."""
+        gone = session.view.gone_from(load.node)
+        for pod in gone[counted[load.node.name] :]:
+            for name, amount in self.cost(pod).items():
                 if name in load.usage:
                     load.usage[name] -= amount
-        return outcome
+        counted[load.node.name] = len(gone)
 
 
 class Landing:
@@ -94,22 +104,21 @@ class Landing:
         self._evictor = session.evictor
         self._destinations = destinations
         self._names = sorted({name for load in destinations for name in load.high})
-        self._room = np.array(
-            [
-                [load.high[name] - load.usage.get(name, 0.0) for name in self._names]
-                for load in destinations
-            ]
-        )
+        self._room = {
+            name: np.array([load.high[name] - load.usage.get(name, 0.0) for load in destinations])
+            for name in self._names
+        }
+        self._left = {name: float(column.sum()) for name, column in self._room.items()}
         self._tolerated: dict[Placement, Bools] = {}
         rows = session.view.fit.rows if session.evictor.asks_for_room else {}
         self._rows = np.array([rows.get(load.node.name, 0) for load in destinations])
 
     def total(self) -> Amounts:
         """What all may still take."""
-        return dict(zip(self._names, self._room.sum(axis=0).tolist(), strict=True))
+        return dict(self._left)
 
     def has_room(self) -> bool:
-        return bool((self._room.sum(axis=0) > 0).all())
+        return all(amount > 0 for amount in self._left.values())
 
     def place(self, pod: Pod, cost: Amounts) -> tuple[int | None, str]:
         """The node that would have most left of what the pod uses most of, and why there is none."""
@@ -121,20 +130,21 @@ class Landing:
             mask = mask & taking[self._rows]
             if not mask.any():
                 return None, self._evictor.no_room
-        wanted = np.array([cost.get(name, 0.0) for name in self._names])
-        left = self._room - wanted
-        mask = mask & (left >= -EPSILON).all(axis=1)
+        for name, column in self._room.items():
+            mask = mask & (column >= cost.get(name, 0.0) - EPSILON)
         if not mask.any():
             return None, WOULD_BE_HOT
-        return int(np.argmax(np.where(mask, left[:, self._key(wanted)], -np.inf))), ""
+        key = max(self._names, key=lambda name: cost.get(name, 0.0) / max(self._left[name], 1.0))
+        return int(np.argmax(np.where(mask, self._room[key], -np.inf))), ""
 
     def row(self, at: int) -> int | None:
         """The node's row where rooms are booked."""
         return int(self._rows[at]) if self._evictor.asks_for_room else None
 
     def book(self, at: int, cost: Amounts) -> None:
-        for column, name in enumerate(self._names):
-            self._room[at, column] -= cost.get(name, 0.0)
+        for name, column in self._room.items():
+            column[at] -= cost.get(name, 0.0)
+            self._left[name] -= cost.get(name, 0.0)
 
     def _tolerating(self, placement: Placement) -> Bools:
         mask = self._tolerated.get(placement)
@@ -144,10 +154,6 @@ class Landing:
                 found, np.bool_, len(self._destinations)
             )
         return mask
-
-    def _key(self, wanted: Floats) -> int:
-        shares = wanted / np.maximum(self._room.sum(axis=0), 1.0)
-        return int(np.argmax(shares))
 
 
 def requested(pod: Pod) -> Amounts:

@@ -20,6 +20,8 @@ NATIVE = ("cpu", "memory", "pods")
 PROMETHEUS, ADAPTOR, METRICS_SERVER = "prometheus", "prometheus_adaptor", "metrics_server"
 KUBERNETES_METRICS = "KubernetesMetrics"
 SOURCES = (PROMETHEUS, ADAPTOR, METRICS_SERVER)
+SKIP, WHOLE_GROUP = GANG_POLICIES = ("skip", "wholeGroup")
+"""What becomes of a gang that one eviction would take below its minimum."""
 STATES = ("ContainerCreating", "Pending", "PodInitializing", "Running")
 REQUIRED_AFFINITY = "requiredDuringSchedulingIgnoredDuringExecution"
 
@@ -75,6 +77,7 @@ class DefaultEvictorArguments(Arguments, frozen=True):
     label_selector: meta.LabelSelector | None = None
     priority_threshold: PriorityThreshold | None = None
     min_pod_age: str = ""
+    gang_policy: str = SKIP
 
     def problems(self) -> Problems:
         yield from _selector_text("nodeSelector", self.node_selector)
@@ -89,6 +92,8 @@ class DefaultEvictorArguments(Arguments, frozen=True):
             if threshold.value is not None and threshold.value > CRITICAL:
                 yield f"priorityThreshold.value {threshold.value} is above {CRITICAL}"
         yield from _duration("minPodAge", self.min_pod_age)
+        if self.gang_policy not in GANG_POLICIES:
+            yield f"gangPolicy {self.gang_policy!r}: {nearest(self.gang_policy, GANG_POLICIES)}"
 
 
 class Queries(msgspec.Struct, rename={"node_cpu": "nodeCPU", "node_memory": "nodeMemory", "pod_cpu": "podCPU", "pod_memory": "podMemory"},
