@@ -105,6 +105,17 @@ class Live:
             await self.cluster.client.delete(POD, pod["metadata"]["name"], "default", grace=0)
         await self.used(HOT, 0)
 
+    async def about_itself(self, reason: str) -> core.Event:
+        """An event about the descheduler, which is no pod here: it is on its lease."""
+        deadline = time.monotonic() + PATIENCE / 2
+        while True:
+            listing = await self.cluster.client.list(core.EVENT, "volcano-system")
+            for event in listing.items:
+                if event.reason == reason and event.involved_object.name == "vc-descheduler":
+                    return event
+            assert time.monotonic() < deadline, [event.reason for event in listing.items]
+            await asyncio.sleep(0.05)
+
     async def names(self) -> set[str]:
         return {pod["metadata"]["name"] for pod in (await self.cluster.client.list(POD, "default")).items
                 if not pod["metadata"].get("deletionTimestamp")}  # fmt: skip
@@ -289,6 +300,9 @@ async def test_a_policy_that_becomes_wrong_is_said_and_the_mended_one_works(live
         await descheduler.says(
             "thresholds config is not valid: cpu threshold not in [0, 100] range, it is 130"
         )
+        event = await live.about_itself("Load Config Error")
+        assert event.type == "Warning"
+        assert event.message.startswith("descheduler run err due to parameter error: ")
         descheduler.policy.write_text(written())
         await live.cluster.gone("p-a")
     await live.clear()
