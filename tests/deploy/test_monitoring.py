@@ -5,16 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import pytest
 
 from deploy import monitoring
+from hekla.api.kubernetes.policy import POD_DISRUPTION_BUDGET
+from hekla.descheduler.metrics import Metrics
+from hekla.kube.metrics import shown
 from tests.clients.test_prometheus import BUILD_PATIENCE, ask, program, running
+from tests.descheduler.test_live import Process as DeschedulerProcess
 from tests.local.home import Home, home, until
 from tests.local.home import ask as ask_cluster
-from tests.local.test_simulated import JOB, job, phases
+from tests.local.test_simulated import JOB, POD, job, phases
 from tests.ports import adjacent_ports
 from tests.scheduler.test_metric_names import types
 
@@ -27,9 +31,13 @@ ALERTS = {rule["alert"]: rule for rule in RULES if "alert" in rule}
 
 def declared() -> dict[str, str]:
     """Every series that the daemons make -> the metric that it is of."""
+    of_descheduler = dict(
+        re.findall(r"^# TYPE (\S+) (\S+)$", shown(Metrics().registry).decode(), re.MULTILINE)
+    )
+    kinds = {**{f"volcano_{name}": kind for name, kind in types().items()}, **of_descheduler}
     return {
-        f"volcano_{name}{part}": f"volcano_{name}"
-        for name, kind in types().items()
+        f"{name}{part}": name
+        for name, kind in kinds.items()
         for part in (("_bucket", "_count", "_sum") if kind == "histogram" else ("",))
     }
 
@@ -69,23 +77,81 @@ def test_the_page_knows_no_other_alerts() -> None:
     assert set(re.findall(r"^\| `(Hekla\w+)` \|", PAGE.read_text(), re.MULTILINE)) == set(ALERTS)
 
 
+DESCHEDULER_POLICY = """
+apiVersion: descheduler/v1alpha2
+kind: DeschedulerPolicy
+profiles:
+- name: blind
+  pluginConfig:
+  - name: LoadAware
+    args:
+      metrics: {type: metrics_server, expiration: 1ms}
+      thresholds: {cpu: 30}
+      targetThresholds: {cpu: 80}
+  plugins:
+    balance: {enabled: [LoadAware]}
+- name: old
+  pluginConfig:
+  - name: PodLifeTime
+    args: {maxPodLifeTimeSeconds: 1, labelSelector: {matchLabels: {kept: "yes"}}}
+  plugins:
+    deschedule: {enabled: [PodLifeTime]}
+"""
+"""No measurement is ever young enough for it, and what it would evict is kept by a budget."""
+
+
+class Measured(NamedTuple):
+    """Daemons that have worked, and where they tell of it."""
+
+    addresses: list[str]
+    descheduler: DeschedulerProcess
+
+
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Home, list[str]]]:
-    """A cluster that has run a job, and where its daemons tell of it."""
-    port = adjacent_ports(2)
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
+    """A cluster that has run a job, with a descheduler that cannot do anything."""
+    port = adjacent_ports(3)
+    addresses = [f"127.0.0.1:{port + number}" for number in range(3)]
     with home() as own:
-        own.good("up", f"--metrics-port={port}")
+        own.good("up", "--nodes=2", f"--metrics-port={port}")
         ask_cluster(own, lambda client: client.create(JOB, job("one", "default", 1, 1, "100m", 0)))
         until("the job has ended", lambda: phases(own, JOB) == {"one": "Completed"}, 60)
-        yield own, [f"127.0.0.1:{port}", f"127.0.0.1:{port + 1}"]
+        keep_a_pod(own)
+        descheduler = DeschedulerProcess(
+            tmp_path_factory.mktemp("descheduler"),
+            own.directory() / "kubeconfig",
+            DESCHEDULER_POLICY,
+            "--descheduling-interval=1s",
+            "--enable-metrics",
+            f"--listen-address={addresses[2]}",
+        )
+        try:
+            yield Measured(addresses, descheduler)
+        finally:
+            descheduler.stop()
+
+
+def keep_a_pod(own: Home) -> None:
+    """A pod that may be evicted, and a budget that does not allow it."""
+    labels = {"kept": "yes"}
+    container = {"name": "main", "image": "busybox", "command": ["sleep", "600"]}
+    marks = {"descheduler.alpha.kubernetes.io/evict": "true"}
+    metadata = {"name": "kept", "namespace": "default", "labels": labels, "annotations": marks}
+    spec = {"schedulerName": "volcano", "containers": [container]}
+    budget = {
+        "metadata": {"name": "keep", "namespace": "default"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": labels}},
+    }
+    ask_cluster(own, lambda client: client.create(POD_DISRUPTION_BUDGET.untyped, budget))
+    ask_cluster(own, lambda client: client.create(POD, {"metadata": metadata, "spec": spec}))
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(BUILD_PATIENCE + 120)
+@pytest.mark.timeout(BUILD_PATIENCE + 150)
 def test_prometheus_scrapes_all_and_evaluates_all(
-    program: Path, measured: tuple[Home, list[str]], tmp_path: Path
+    program: Path, measured: Measured, tmp_path: Path
 ) -> None:
-    targets = [{"targets": measured[1]}]
+    targets = [{"targets": measured.addresses}]
     jobs = [{"job_name": "hekla", "scrape_interval": "1s", "static_configs": targets}]
     with running(program, tmp_path, jobs, [monitoring.RULES]) as server:
 
@@ -109,11 +175,22 @@ def test_prometheus_scrapes_all_and_evaluates_all(
             if not plain.startswith("label_values"):
                 answer = ask(server, "query?" + urlencode({"query": plain}))
                 assert answer is not None, f"Prometheus refuses {plain}"
-        bound = ask(
-            server,
-            "query?"
-            + urlencode(
-                {"query": 'volcano_task_scheduling_latency_milliseconds_count{stage="Bound"}'}
-            ),
+        bound = 'volcano_task_scheduling_latency_milliseconds_count{stage="Bound"}'
+
+        def count() -> list[str]:
+            answer = ask(server, "query?" + urlencode({"query": bound})) or {"result": []}
+            return [one["value"][1] for one in answer["result"]]
+
+        until("the job's pod and the other are counted", lambda: count() == ["2"], 60)
+
+        def noticed(*alerts: str) -> bool:
+            found = {one["name"] for one in rules() if one.get("state") in ("pending", "firing")}
+            return set(alerts) <= found
+
+        until(
+            "it is noticed that nothing is measured and a budget holds",
+            lambda: noticed("HeklaDeschedulerMeasuresNothing", "HeklaEvictionsHeldByBudgets"),
+            60,
         )
-        assert [one["value"][1] for one in bound["result"]] == ["1"]
+        measured.descheduler.policy.write_text("profiles: wrong")
+        until("that the policy is wrong, too", lambda: noticed("HeklaDeschedulerPolicyWrong"), 60)
