@@ -3,13 +3,17 @@ time they change nothing."""
 
 from __future__ import annotations
 
+import json
+import re
+import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.api import Api
+from hekla.descheduler.policy.reader import read
+from tests.cluster.api import Api, Tree
 from tests.deploy.chart import CHART, HYPERNODES_ALONE, MANIFESTS, Helm
 from tests.deploy.judging import judge
 from tests.kubernetes import programs
@@ -118,3 +122,99 @@ def test_the_hypernode_controller_sees_to_topology_and_no_more(
         *(f"--set=custom.{value}" for value in HYPERNODES_ALONE),
     )
     judge(Api(kubectl.kubeconfig))
+
+
+PAGE = (CHART.parents[1] / "docs" / "descheduler.md").read_text()
+POLICY = """
+apiVersion: descheduler/v1alpha2
+kind: DeschedulerPolicy
+profiles:
+- name: mine
+  pluginConfig:
+  - name: PodLifeTime
+    args: {maxPodLifeTimeSeconds: 86400}
+  plugins:
+    deschedule: {enabled: [PodLifeTime]}
+"""
+
+
+def another_descheduler() -> list[Tree]:
+    """Objects of the names of Volcano's, with labels that no release of the chart has."""
+    name, namespace = "volcano-descheduler", "volcano-system"
+    meta = {"name": name, "namespace": namespace}
+    labels = {"app": "descheduler", "k8s-app": "descheduler"}
+    rbac = "rbac.authorization.k8s.io"
+    role = {"apiGroup": rbac, "kind": "ClusterRole", "name": name}
+    spec = {"containers": [{"name": "descheduler", "image": "descheduler"}]}
+    template = {"metadata": {"labels": labels}, "spec": {**spec, "serviceAccountName": name}}
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta},
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": meta,
+            "data": {"policy.yaml": POLICY},
+        },
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": name},
+            "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["delete"]}],
+        },
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": name},
+            "roleRef": role,
+            "subjects": [{"kind": "ServiceAccount", **meta}],
+        },
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": meta,
+            "spec": {"selector": {"matchLabels": labels}, "template": template},
+        },
+    ]
+
+
+def test_a_release_follows_another_descheduler(
+    kubectl: Kubectl, helm_program: Path, tmp_path: Path
+) -> None:
+    """By the commands of the page: the policy stays, and rights that are not needed go."""
+    there = tmp_path / "there.yaml"
+    there.write_text(
+        json.dumps({"apiVersion": "v1", "kind": "List", "items": another_descheduler()})
+    )
+    kubectl("apply", "-f", str(there))
+    assert kubectl.may("volcano-descheduler", "delete", "pods")
+    *commands, install = re.findall(
+        r"^    ((?:kubectl|helm) .*)$",
+        PAGE.partition("**From Volcano's descheduler.**")[2],
+        re.MULTILINE,
+    )[:4]
+    for command in commands:
+        _, *words = shlex.split(command.partition(" > ")[0])
+        said = kubectl(*words)
+        if (file := command.partition(" > ")[2]) != "":
+            (tmp_path / file).write_text("\n".join(said))
+    (given,) = re.findall(r"--set-file (\S+=)policy.yaml", install)
+    others = ("scheduler", "controller", "admission", "crd")
+    helm = Helm(helm_program, tmp_path, kubectl.kubeconfig)
+    helm(
+        "install",
+        "volcano",
+        str(CHART),
+        "--take-ownership",
+        "--set=custom.descheduler_enable=true",
+        f"--set-file={given}{tmp_path / 'policy.yaml'}",
+        *(f"--set=custom.{name}_enable=false" for name in others),
+    )
+    policy = "jsonpath={.data.policy\\.yaml}"
+    kept = kubectl("get", "configmap", "volcano-descheduler", "-n", "volcano-system", "-o", policy)
+    assert read("\n".join(kept)).profiles[0].name == "mine"
+    assert kubectl.may("volcano-descheduler", "create", "pods", "--subresource=eviction")
+    assert [
+        question
+        for question in (*NOBODY_MAY, "delete pods", "get secrets", "update nodes")
+        if kubectl.may("volcano-descheduler", *question.split())
+    ] == []

@@ -256,8 +256,9 @@ def test_a_descheduler(chart: Chart) -> None:
         True,
         True,
     )
-    (config,) = made.of("ConfigMap")["volcano-descheduler-configmap"]["data"].items()
-    assert options.policy_config_file == f"/policy-dir/{config[0]}"
+    (config,) = made.of("ConfigMap")["volcano-descheduler"]["data"].items()
+    assert options.policy_config_file == "/policy-dir/policy.yaml"
+    assert config[0] == "policy.yaml"
     assert read(config[1]).profiles[0].balance == ("LoadAware",)
     given = str(made.of("ClusterRole")["volcano-descheduler"]["rules"])
     assert "delete" not in given and "pods/eviction" in given
@@ -281,7 +282,7 @@ def test_values_of_the_page_about_the_descheduler(chart: Chart, tmp_path: Path) 
     options = parse((*FLAGS, *LOG_FLAGS), container["args"])
     assert schedule_of(options) is not None and options.dry_run
     assert container["resources"]["requests"]["cpu"] == "100m"
-    (policy,) = made.of("ConfigMap")["volcano-descheduler-configmap"]["data"].values()
+    (policy,) = made.of("ConfigMap")["volcano-descheduler"]["data"].values()
     assert read(policy).profiles[0].deschedule == ("RemoveFailedPods",)
 
 

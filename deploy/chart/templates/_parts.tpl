@@ -222,11 +222,12 @@ ipFamilies: {{ toJson . }}
 {{- end }}
 {{- end }}
 
+{{/* A configuration as a ConfigMap; `bare`: it is called as its component is. */}}
 {{- define "hekla.config" -}}
 apiVersion: v1
 kind: ConfigMap
 metadata:
-  name: {{ .root.Release.Name }}-{{ .name }}-configmap
+  name: {{ .root.Release.Name }}-{{ .name }}{{ if not .bare }}-configmap{{ end }}
   namespace: {{ .root.Release.Namespace }}
   {{- with .root.Values.custom.common_labels }}
   labels:
