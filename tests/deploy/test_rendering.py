@@ -270,6 +270,14 @@ def test_a_descheduler(chart: Chart) -> None:
     assert parse((*FLAGS, *LOG_FLAGS), usual).descheduling_interval == 300
 
 
+def test_a_secret_for_prometheus(chart: Chart) -> None:
+    made = chart("descheduler_enable=true", "descheduler_secret_name=prometheus")
+    pod = made.of("Deployment")["volcano-descheduler"]["spec"]["template"]["spec"]
+    assert {"name": "secret", "secret": {"secretName": "prometheus"}} in pod["volumes"]
+    mount = {"name": "secret", "mountPath": "/prometheus", "readOnly": True}
+    assert mount in pod["containers"][0]["volumeMounts"]
+
+
 def test_values_of_the_page_about_the_descheduler(chart: Chart, tmp_path: Path) -> None:
     (written,) = re.findall(r"```yaml\n(custom:\n.*?)```", DESCHEDULER_PAGE.read_text(), re.DOTALL)
     (tmp_path / "values.yaml").write_text(written)
