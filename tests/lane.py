@@ -21,6 +21,8 @@ SECONDS = 60.0
 """What a slow test takes at most if it does not say more."""
 LAST = ("tests/clients/", "tests/frameworks/", "tests/deploy/", "tests/kubernetes/")
 """What needs programs of other people, in order of what those cost on a machine that has none."""
+OF_OTHERS = {"servers": "tests/kubernetes/", "program": "tests/clients/"}
+"""Fixture -> the room of what it builds, for tests of other rooms that use it."""
 
 BEGAN = time.monotonic()
 
@@ -55,4 +57,12 @@ def _place(item: pytest.Item) -> int:
     parameters = getattr(item, "callspec", None)
     if parameters is not None and "kubernetes" in parameters.params.values():
         return len(LAST)  # on the reference server
-    return next((1 + number for number, room in enumerate(LAST) if item.nodeid.startswith(room)), 0)
+    rooms = {OF_OTHERS.get(name, "") for name in getattr(item, "fixturenames", ())}
+    return max(
+        (
+            1 + number
+            for number, room in enumerate(LAST)
+            if item.nodeid.startswith(room) or room in rooms
+        ),
+        default=0,
+    )

@@ -19,6 +19,7 @@ class Item:
     nodeid: str
     slow: Any = None
     callspec: Any = field(default_factory=lambda: SimpleNamespace(params={}))
+    fixturenames: list[str] = field(default_factory=list)
 
     def get_closest_marker(self, name: str) -> Any:
         return self.slow if name == "slow" else None
@@ -56,6 +57,13 @@ def test_the_cheap_comes_first_and_what_has_to_be_built_last() -> None:
         "scheduler:binds[kubernetes]",
         "kubernetes:specs",
     ]
+
+
+def test_who_uses_a_server_that_has_to_be_built_waits_with_those_that_try_it() -> None:
+    built = Item("tests/descheduler/test_own.py::test_rights", SimpleNamespace(kwargs={}))
+    built.fixturenames = ["servers"]
+    plain = item("tests/kube/test_restarts.py::test_kills", 500)
+    assert lane.ordered([cast("pytest.Item", built), plain]) == [plain, built]
 
 
 def test_a_file_stays_together_in_its_order() -> None:

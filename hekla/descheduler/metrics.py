@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, Gauge, Histogram
 
 from hekla import __version__
 from hekla.descheduler.session import Report
-from hekla.kube.metrics import Table
+from hekla.kube.metrics import Table, Tally
 
 BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
@@ -16,37 +16,32 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
-        self.evicted = Table(
+        self.evicted = Tally(
             "descheduler_pods_evicted",
             "Evictions, by what became of them",
             ("result", "strategy", "namespace", "node"),
-            counts=True,
             registry=registry,
         )
-        self.refused = Table(
+        self.refused = Tally(
             "descheduler_pods_refused",
             "Pods that a strategy would have moved and that stay, by reason",
             ("strategy", "reason"),
-            counts=True,
             registry=registry,
         )
-        self.budgets = Table(
+        self.budgets = Tally(
             "descheduler_evictions_blocked_by_budget",
             "Evictions that a PodDisruptionBudget did not allow",
-            counts=True,
             registry=registry,
         )
-        self.usage_failures = Table(
+        self.usage_failures = Tally(
             "descheduler_usage_failures",
             "Cycles in which a plugin had no fresh measurements and evicted nothing",
             ("profile", "strategy"),
-            counts=True,
             registry=registry,
         )
-        self.policy_failures = Table(
+        self.policy_failures = Tally(
             "descheduler_policy_reload_failures",
             "Cycles that were left out because the policy could not be used",
-            counts=True,
             registry=registry,
         )
         self.ratios = Table(
@@ -84,11 +79,10 @@ class Metrics:
 
     def take(self, report: Report, duration: float, now: float) -> None:
         """Count what a cycle did."""
-        names = ("result", "strategy", "namespace", "node")
         for values, count in report.evictions.items():
-            self._add(self.evicted, dict(zip(names, map(str, values), strict=True)), count)
+            self.evicted.labels(*map(str, values)).inc(count)
         for (strategy, reason), count in report.refused.items():
-            self._add(self.refused, {"strategy": strategy, "reason": reason}, count)
+            self.refused.labels(strategy, reason).inc(count)
         self.ratios.values = {
             (("node", node), ("resource", resource)): ratio
             for (node, resource), ratio in report.ratios.items()
@@ -103,14 +97,10 @@ class Metrics:
         self.last_cycle.set(now)
 
     def usage_failed(self, profile: str, strategy: str) -> None:
-        self._add(self.usage_failures, {"profile": profile, "strategy": strategy})
+        self.usage_failures.labels(profile, strategy).inc()
 
     def policy_failed(self) -> None:
-        self._add(self.policy_failures, {})
+        self.policy_failures.inc()
 
     def blocked(self) -> None:
-        self._add(self.budgets, {})
-
-    def _add(self, table: Table, labels: dict[str, str], count: float = 1.0) -> None:
-        key = tuple(labels.items())
-        table.values[key] = table.values.get(key, 0.0) + count
+        self.budgets.inc()

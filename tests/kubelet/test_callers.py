@@ -6,7 +6,8 @@ import asyncio
 import http.client
 import re
 import ssl
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 
 import msgspec
 import pytest
@@ -49,6 +50,10 @@ class Reviewer:
         return Response(201, msgspec.json.encode({"status": status}))
 
 
+def delegated_to(reviewer: Reviewer, clock: Callable[[], float] = time.monotonic) -> Delegation:
+    return Delegation(reviewer, clock)  # type: ignore[arg-type]  # a client that only asks
+
+
 def with_token(token: str) -> Request:
     return Request("GET", "/metrics", "", {"authorization": f"Bearer {token}"}, b"", Peer())
 
@@ -60,7 +65,7 @@ async def test_a_token_and_a_right_are_looked_up_once_in_ten_seconds() -> None:
     now = 0.0
     reviewer = Reviewer()
     reviewer.rights = {"get metrics"}
-    delegation = Delegation(reviewer, lambda: now)  # type: ignore[arg-type]
+    delegation = delegated_to(reviewer, lambda: now)
     user = await delegation.user(with_token("good"))
     assert (await delegation.verdict(user, METRICS)).allowed
     now = 9.0
@@ -76,7 +81,7 @@ async def test_a_token_and_a_right_are_looked_up_once_in_ten_seconds() -> None:
 async def test_who_is_refused_is_looked_up_again_after_two_seconds() -> None:
     now = 0.0
     reviewer = Reviewer()
-    delegation = Delegation(reviewer, lambda: now)  # type: ignore[arg-type]
+    delegation = delegated_to(reviewer, lambda: now)
     ann = User("ann")
     assert not (await delegation.verdict(ann, METRICS)).allowed
     reviewer.rights = {"get metrics"}
@@ -88,7 +93,7 @@ async def test_who_is_refused_is_looked_up_again_after_two_seconds() -> None:
 async def test_what_one_may_is_not_what_another_may() -> None:
     reviewer = Reviewer()
     reviewer.rights = {"get metrics"}
-    delegation = Delegation(reviewer)  # type: ignore[arg-type]
+    delegation = delegated_to(reviewer)
     assert (await delegation.verdict(User("ann"), METRICS)).allowed
     reviewer.rights = set()
     for other in (User("bob"), User("ann", ("g",)), User("ann", extra={"scopes": ["x"]})):
@@ -100,7 +105,7 @@ async def test_what_one_may_is_not_what_another_may() -> None:
 
 async def test_made_up_tokens_fill_no_memory() -> None:
     reviewer = Reviewer()
-    delegation = Delegation(reviewer)  # type: ignore[arg-type]
+    delegation = delegated_to(reviewer)
     for number in range(MOST_KEPT + 50):
         with pytest.raises(Refused) as refused:
             await delegation.user(with_token(f"made-up-{number}"))
@@ -110,7 +115,7 @@ async def test_made_up_tokens_fill_no_memory() -> None:
 
 async def test_an_api_server_that_is_away_says_nothing_that_is_kept() -> None:
     reviewer = Reviewer()
-    delegation = Delegation(reviewer)  # type: ignore[arg-type]
+    delegation = delegated_to(reviewer)
     reviewer.away = True
     with pytest.raises(Refused) as refused:
         await delegation.user(with_token("good"))

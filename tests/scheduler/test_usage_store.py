@@ -69,16 +69,22 @@ def works(world: World, seconds: float) -> None:
     world.run()
 
 
-async def test_a_config_map_in_volcanos_format() -> None:
-    server = Server()
-    world, store = scene(server, persistState="true")
+async def written_once(server: Server, world: World, store: UsageStore) -> None:
+    """Nothing before there is something to write, then what has been used, and that once."""
     await store.load()
+    world.run()
     await store.save()
     assert not server.writes, "there is nothing to write yet"
     works(world, 3600)
     await store.save()
     await store.save()
     assert server.writes == 1, "only what has changed"
+
+
+async def test_a_config_map_in_volcanos_format() -> None:
+    server = Server()
+    world, store = scene(server, persistState="true")
+    await written_once(server, world, store)
     made = server.maps["kube-system/fairshare-usage-state"]
     assert made["metadata"]["labels"] == {"app": "volcano-scheduler", "component": "fairshare"}
     tree = json.loads(made["data"][KEY])
@@ -140,14 +146,7 @@ async def test_what_cannot_be_read_or_written_harms_nobody(tmp_path: Path) -> No
 async def test_budgets_are_kept_without_being_asked_to() -> None:
     server = Server()
     world, store = budgets(server)
-    await store.load()
-    world.run()
-    await store.save()
-    assert not server.writes, "there is nothing to write yet"
-    works(world, 3600)
-    await store.save()
-    await store.save()
-    assert server.writes == 1, "only what has changed"
+    await written_once(server, world, store)
     made = server.maps["kube-system/party-limits-usage"]
     assert made["metadata"]["labels"] == {"app": "volcano-scheduler", "component": "party-limits"}
     assert json.loads(made["data"][KEY]) == {

@@ -67,15 +67,20 @@ class PriorityThreshold(msgspec.Struct, rename="camel", frozen=True):
     name: str = ""
 
 
-class DefaultEvictorArguments(Arguments, frozen=True):
-    node_fit: bool = False
-    node_selector: str = ""
+class EvictorArguments(Arguments, frozen=True):
+    """DefaultEvictor's, which Volcano's LoadAware takes too, in vain."""
+
     evict_local_storage_pods: bool = False
     evict_system_critical_pods: bool = False
     ignore_pvc_pods: bool = False
     evict_failed_bare_pods: bool = False
     label_selector: meta.LabelSelector | None = None
     priority_threshold: PriorityThreshold | None = None
+
+
+class DefaultEvictorArguments(EvictorArguments, frozen=True):
+    node_fit: bool = False
+    node_selector: str = ""
     min_pod_age: str = ""
     gang_policy: str = SKIP
 
@@ -153,7 +158,7 @@ class Metrics(msgspec.Struct, rename="camel", frozen=True):
             yield from _duration(f"metrics.{_camel(name)}", getattr(self, name), positive=True)
 
 
-class LoadAwareArguments(Arguments, frozen=True):
+class LoadAwareArguments(EvictorArguments, frozen=True):
     thresholds: dict[str, float] = {}
     target_thresholds: dict[str, float] = {}
     use_deviation_thresholds: bool = False
@@ -164,12 +169,6 @@ class LoadAwareArguments(Arguments, frozen=True):
     node_fit: bool = False
     node_selector: str = ""
     order: str = "priority"
-    evict_local_storage_pods: bool = False
-    evict_system_critical_pods: bool = False
-    ignore_pvc_pods: bool = False
-    evict_failed_bare_pods: bool = False
-    label_selector: meta.LabelSelector | None = None
-    priority_threshold: PriorityThreshold | None = None
 
     def problems(self) -> Problems:
         yield from _thresholds(
@@ -189,9 +188,11 @@ class LoadAwareArguments(Arguments, frozen=True):
     def without_effect(self) -> list[str]:
         """The settings that are the DefaultEvictor's business, and given here in vain."""
         standard = LoadAwareArguments()
-        names = ("evict_local_storage_pods", "evict_system_critical_pods", "ignore_pvc_pods", "evict_failed_bare_pods",
-                 "label_selector", "priority_threshold")  # fmt: skip
-        return [_camel(one) for one in names if getattr(self, one) != getattr(standard, one)]
+        return [
+            _camel(one)
+            for one in EvictorArguments.__struct_fields__
+            if getattr(self, one) != getattr(standard, one)
+        ]
 
 
 class MetricsUtilization(msgspec.Struct, rename="camel", frozen=True):

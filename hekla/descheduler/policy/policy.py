@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from hekla.api.selectors import EVERYTHING, LabelSelector
@@ -53,7 +53,7 @@ class Profile:
     evictor: DefaultEvictorArguments
     deschedule: tuple[str, ...] = ()
     balance: tuple[str, ...] = ()
-    arguments: Mapping[str, Arguments] = ()  # type: ignore[assignment]  # never empty but in tests
+    arguments: Mapping[str, Arguments] = field(default_factory=dict)
 
     def load_aware(self) -> of.LoadAwareArguments | None:
         """The arguments of LoadAware where it is enabled."""
