@@ -28,6 +28,8 @@ TRUE = 0.9
 """The part of what these said that they have to have run, all together."""
 MOST_TO_COME = 200
 """Jobs of one day that are foreseen, with the same day again and again."""
+_ENDLESS = 0.0, math.inf
+"""Of any job without a walltime: when it began is not asked."""
 
 
 class Arrival(NamedTuple):
@@ -57,7 +59,7 @@ class Arrivals:
         self._ended: list[tuple[float, float]] = []
         """The same of jobs that have ended since the last cycle."""
         self._seen: set[str] = set()
-        """Jobs that are there and noted."""
+        """Jobs that came since, are there and noted."""
         self._samples: dict[int, Task] = {}
         """By class: a task that stands for all of it, so that no more jobs are kept than there are
         classes."""
@@ -78,15 +80,15 @@ class Arrivals:
                 self._ended.append(self._began.pop(job.key))
         elif held and held >= job.min_available:
             walltime = job_walltime(job, self.queues.get(job.queue))
-            self._began[job.key] = self.now, walltime
+            self._began[job.key] = (self.now, walltime) if walltime < math.inf else _ENDLESS
         if not there:
             self._seen.discard(job.key)
             return
         if job.key in self._seen or not job.tasks or len(job.tasks) < job.min_available:
             return
-        self._seen.add(job.key)
         if job.creation < self.since:
             return
+        self._seen.add(job.key)
         self._forget(job.creation)
         tasks = [task for task in job.tasks.values() if not task.best_effort]
         if not tasks:
