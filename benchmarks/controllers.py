@@ -225,7 +225,9 @@ async def lives(made: Cluster) -> Run:
         await ready(client)
         await install(client)
         with (
-            program(made, "agent", f"--fake-nodes={NODES}", "--nodes=0", f"--root-dir={made.pods}"),
+            program(
+                made, "kubelet", f"--fake-nodes={NODES}", "--nodes=0", f"--root-dir={made.pods}"
+            ),
             program(made, "controllers", "--leader-elect=false") as controllers,
         ):
             nodes = await until_nodes(client)

@@ -77,7 +77,7 @@ def full(made: Cluster, names: set[str]) -> Iterator[Figure]:
         )
     if "e2e.writes" in names:
         until, later = asyncio.run(writes(made))
-        conditions = f"{ONES} plain pods, the agent stopped meanwhile: {shown(until)}; then, with the node's: {shown(later)}"
+        conditions = f"{ONES} plain pods, the kubelet stopped meanwhile: {shown(until)}; then, with the node's: {shown(later)}"
         yield Figure("e2e.writes", sum(until.values()) / ONES, "writes/pod", conditions)
 
 
@@ -158,10 +158,10 @@ async def writes(made: Cluster) -> tuple[Counter[str], Counter[str]]:
     until: Counter[str] = Counter()
     later: Counter[str] = Counter()
     async with client_of(made) as client, Pods(client) as pods:
-        agent = pid_of(made, "agent")
+        kubelet = pid_of(made, "kubelet")
         await quiet(client)
         for number in range(ONES):
-            with stopped(agent):  # shortly, or the nodes would count as lost
+            with stopped(kubelet):  # shortly, or the nodes would count as lost
                 there, before = pods.bound, await written(client)
                 await client.create(core.POD.untyped, pod(f"write-{number}", "1m"), "default")
                 await pods.until("bound", there + 1, 30)

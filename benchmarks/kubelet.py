@@ -1,4 +1,4 @@
-"""The node agent alone with the API server: whole lives of fake pods, and of pods that are
+"""The kubelet alone with the API server: whole lives of fake pods, and of pods that are
 processes."""
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ of a session that got SIGKILL: its fixtures do not run any more.  Therefore a se
 children a mark, and starts this file as a process that waits for the session's end, at the end of a
 pipe.  A child is known by the mark in its environment; a container, which has an environment of its
 own, by its shim above it.  Interfaces, mounts and namespaces go with the last process in them;
-the agents' control groups are swept.
+the kubelets' control groups are swept.
 
     python -m tests.aftermath <mark>        and standard input as the pipe
 """
@@ -72,7 +72,7 @@ def left(mark: str) -> list[psutil.Process]:
 
 
 def roots(processes: list[psutil.Process]) -> set[Path]:
-    """The directories of the agents among the processes."""
+    """The directories of the kubelets among the processes."""
     flag = "--root-dir="
     found = set()
     for process in processes:
@@ -87,9 +87,9 @@ def sweep(mark: str) -> int:
     """Kills until nothing is left; how many there were."""
     deadline = time.monotonic() + PATIENCE
     ended: set[int] = set()
-    agents: set[Path] = set()
+    kubelets: set[Path] = set()
     while (processes := left(mark)) and time.monotonic() < deadline:
-        agents |= roots(processes)
+        kubelets |= roots(processes)
         for process in processes:  # nobody starts another any more while they are ended
             with contextlib.suppress(psutil.Error):
                 process.send_signal(signal.SIGSTOP)
@@ -98,7 +98,7 @@ def sweep(mark: str) -> int:
             with contextlib.suppress(psutil.Error):
                 process.kill()
         time.sleep(0.1)
-    for root in agents:
+    for root in kubelets:
         cgroups.sweep(root)
     return len(ended)
 

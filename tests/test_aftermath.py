@@ -51,7 +51,7 @@ def outside() -> dict[str, str]:
 
 
 def aliases() -> list[str]:
-    """Of the interfaces that lead to clusters: the directory of the agent that each is for."""
+    """Of the interfaces that lead to clusters: the directory of the kubelet that each is for."""
     found = []
     for file in Path("/sys/class/net").glob("hekla*/ifalias"):
         with contextlib.suppress(OSError):  # it has just vanished

@@ -184,7 +184,7 @@ def measured(shape: str) -> list[Figure]:
         asyncio.run(ready(server.kubeconfig, nodes))
         placed = asyncio.run(place(server, jobs, tasks))
         # The webhooks stay: new jobs and groups are asked about.
-        server.processes.end("agent", "scheduler", "controllers")
+        server.processes.end("kubelet", "scheduler", "controllers")
         with Raw() as raw:
             after = limits(server, raw, "after")
             own_writes = essential(server, raw) if tasks == 1 else None

@@ -83,7 +83,7 @@ def measured(name: str) -> Figure:
         server.add_nodes("--nodes=0", f"--fake-nodes={NODES}")
         server.add_scheduler()
         asyncio.run(ready(server.kubeconfig))
-        server.processes.end("agent", "scheduler", "controllers")
+        server.processes.end("kubelet", "scheduler", "controllers")
         asyncio.run(pile_up(server, jobs, tasks))
         placed = asyncio.run(place(server))
         server.processes.end("scheduler")

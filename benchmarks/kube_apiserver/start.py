@@ -111,7 +111,7 @@ def measured(_: str) -> Start:
         asyncio.run(until_ready(server))
         server.processes.end("scheduler", "controllers")
         samples = asyncio.run(running_samples(server))
-        server.processes.end("agent", "kube-controller-manager")
+        server.processes.end("kubelet", "kube-controller-manager")
         asyncio.run(fill(server, samples))
         return asyncio.run(first_bind(server))
 

@@ -80,9 +80,9 @@ def basics() -> Iterator[Check]:
 
 def isolation() -> Iterator[Check]:
     """The checks of what isolates pods from each other."""
-    from hekla.local.kubelet.runtime import isolation as agent
+    from hekla.local.kubelet.runtime.isolation import survey
 
-    for finding in agent.survey():
+    for finding in survey():
         yield Check(
             finding.name,
             finding.available,

@@ -67,6 +67,6 @@ def stop(cluster: Cluster) -> bool:
 
     stopped = supervisor.end(cluster)
     while runtime.stop_all(cluster.pods):
-        stopped = True  # once more: the last that the agent asked for may have begun meanwhile
+        stopped = True  # once more: the last that the kubelet asked for may have begun meanwhile
     end_network(cluster)
     return stopped

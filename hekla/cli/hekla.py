@@ -66,7 +66,7 @@ DAEMONS = {
     "kube-controllers": Command(
         "hekla.local.controller_manager.daemon", "Kubernetes' own controllers that a cluster needs"
     ),
-    "agent": Command(
+    "kubelet": Command(
         "hekla.local.kubelet.daemon", "this machine as a node (or several), and fake nodes"
     ),
     "scheduler": Command("hekla.scheduler.daemon", "the batch scheduler"),

@@ -21,7 +21,7 @@ TITLES = {
     "apiserver": "API server",
     "admission": "admission",
     "kube-controllers": "Kubernetes' controllers",
-    "agent": "node agent",
+    "kubelet": "kubelet",
     "controllers": "batch controllers",
     "scheduler": "scheduler",
     "metrics-server": "metrics server",

@@ -19,7 +19,7 @@ from hekla.kube.http.client import TransportError
 from hekla.local.cluster.cluster import Cluster
 from hekla.local.cluster.supervisor import read_status
 
-TARGETS = ("apiserver", "scheduler", "controllers", "agent")
+TARGETS = ("apiserver", "scheduler", "controllers", "kubelet")
 PATIENCE = 60.0
 
 

@@ -31,7 +31,7 @@ from hekla.local.cluster.supervisor import running
 DAEMONS = (
     "apiserver",
     LOG_WRITER,
-    "agent",
+    "kubelet",
     "scheduler",
     "controllers",
     "kube-controllers",

@@ -1,4 +1,4 @@
-"""Kill -9 of the API server, scheduler, controllers and node agent, twenty times at random during
+"""Kill -9 of the API server, scheduler, controllers and kubelet, twenty times at random during
 fifty running jobs.
 
 Every job ends as it would have, no acknowledged object is lost, no container runs twice at once,

@@ -103,14 +103,14 @@ def test_logs_are_shown_after_their_processes(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster = made("default")
-    (cluster.logs / "agent.log").write_text("".join(f"line {number}\n" for number in range(50)))
+    (cluster.logs / "kubelet.log").write_text("".join(f"line {number}\n" for number in range(50)))
     (cluster.logs / "scheduler.log").write_text("one\ntwo\nnot whole")
     assert logs.main(["--tail", "2"]) == 0
     assert (
         capsys.readouterr().out
-        == "agent      line 48\nagent      line 49\nscheduler  one\nscheduler  two\n"
+        == "kubelet    line 48\nkubelet    line 49\nscheduler  one\nscheduler  two\n"
     )
-    assert logs.main(["agent", "--tail", "-1"]) == 0
+    assert logs.main(["kubelet", "--tail", "-1"]) == 0
     assert capsys.readouterr().out.count("\n") == 50
     read = {cluster.logs / "scheduler.log": 8}
     (cluster.logs / "scheduler.log").write_text("one\ntwo\nnot whole any more\n")
@@ -118,7 +118,7 @@ def test_logs_are_shown_after_their_processes(
     assert logs.main(["schedulr"]) == 1
     assert (
         capsys.readouterr().err
-        == 'hekla logs: there is no process "schedulr"; did you mean "scheduler"? There are: agent, scheduler\n'
+        == 'hekla logs: there is no process "schedulr"; did you mean "scheduler"? There are: kubelet, scheduler\n'
     )
     assert logs.main(["--name", "other"]) == 1
     assert "hekla up --name other" in capsys.readouterr().err

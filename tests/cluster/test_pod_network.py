@@ -12,7 +12,7 @@ from tests.cluster import objects
 from tests.cluster.api import Api, Tree, eventually
 from tests.cluster.conftest import Kubectl, Namespace
 from tests.cluster.objects import container, run
-from tests.cluster.test_agent import Node, restarts, state
+from tests.cluster.test_kubelet import Node, restarts, state
 
 SERVE = (
     "import http.server as h, sys\n"

@@ -97,7 +97,7 @@ async def report(
     ip: str = "127.0.0.9",
     ready: bool = True,
 ) -> None:
-    """What an agent would say of a pod."""
+    """What a kubelet would say of a pod."""
     status = {
         "phase": phase,
         "podIP": ip,

@@ -1,4 +1,4 @@
-"""An autoscaler beside real daemons: API server, node agent, metrics server and controllers."""
+"""An autoscaler beside real daemons: API server, kubelet, metrics server and controllers."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ TEMPLATE = {
 
 
 async def ready(client: Client, namespace: str, pod: str, ip: str = "127.0.0.9") -> None:
-    """What an agent would report."""
+    """What a kubelet would report."""
     status = {"phase": "Running", "podIP": ip, "conditions": [{"type": "Ready", "status": "True"}]}
     await client.patch(core.POD, pod, {"status": status}, namespace, subresource="status")
 

@@ -203,7 +203,7 @@ def site(
                     f"--storage-dir={place / 'volumes'}",
                 ),
                 (
-                    "agent",
+                    "kubelet",
                     f"--root-dir={place / 'pods'}",
                     "--nodes=1",
                     f"--images={images}",

@@ -1,7 +1,7 @@
 """The same runs with less between the pods: in the machine's network, as an ordinary user, and
 without namespaces at all.
 
-What a pod does without its own network is made up for by a library that is compiled when the agent
+What a pod does without its own network is made up for by a library that is compiled when the kubelet
 starts; without a C compiler most of these programs cannot find each other.
 """
 

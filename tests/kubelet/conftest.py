@@ -1,4 +1,4 @@
-"""What the agent's tests share: places to work in, and an end for every process that a test has
+"""What the kubelet's tests share: places to work in, and an end for every process that a test has
 left behind."""
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from hekla.local.kubelet.runtime.runtime import stop_all
 
 @pytest.fixture
 def root(tmp_path: Path) -> Iterator[Path]:
-    """An agent's directory; what still runs in it afterwards is ended."""
-    directory = tmp_path / "agent"
+    """A kubelet's directory; what still runs in it afterwards is ended."""
+    directory = tmp_path / "kubelet"
     directory.mkdir()
     yield directory
     stop_all(directory, grace=0.0)

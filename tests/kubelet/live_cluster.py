@@ -1,4 +1,4 @@
-"""An API server and an agent as processes, and the few words in which stories about pods are told."""
+"""An API server and a kubelet as processes, and the few words in which stories about pods are told."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ PATIENCE = 60.0
 stuck."""
 
 
-class AgentProcess:
-    """One `hekla agent`."""
+class KubeletProcess:
+    """One `hekla kubelet`."""
 
     def __init__(
         self, directory: Path, server: ApiServerProcess, *flags: str, prefix: tuple[str, ...] = ()
     ) -> None:
-        self.root = directory / "agent"
-        self.log = directory / "agent.log"
+        self.root = directory / "kubelet"
+        self.log = directory / "kubelet.log"
         pki = server.pki
         self.command = [
             *prefix,
             sys.executable,
             "-m",
             "hekla",
-            "agent",
+            "kubelet",
             f"--kubeconfig={server.internal_kubeconfig}",
             f"--root-dir={self.root}",
             f"--node-name={NODE_NAME}",
@@ -80,11 +80,11 @@ class Cluster:
     """What a story needs."""
 
     def __init__(
-        self, client: Client, server: ApiServerProcess, agent: AgentProcess, namespace: str
+        self, client: Client, server: ApiServerProcess, kubelet: KubeletProcess, namespace: str
     ) -> None:
         self.client = client
         self.server = server
-        self.agent = agent
+        self.kubelet = kubelet
         self.namespace = namespace
 
     async def create(self, name: str, *command: str, **more: Any) -> Json:
@@ -204,18 +204,18 @@ async def cluster(
     prefix: tuple[str, ...] = (),
 ) -> AsyncIterator[Cluster]:
     """A whole cluster without controllers; there when so many nodes are Ready.  `prefix` makes the
-    agent another user's."""
+    kubelet another user's."""
     with ApiServerProcess.started(directory) as server:
-        agent = AgentProcess(directory, server, *flags, prefix=prefix)
-        agent.start()
+        kubelet = KubeletProcess(directory, server, *flags, prefix=prefix)
+        kubelet.start()
         try:
             async with Client(load(str(server.internal_kubeconfig))) as client:
                 account = {"metadata": {"name": "default", "namespace": namespace}}
                 await ensure(client.create(core.SERVICE_ACCOUNT.untyped, account))
-                await wait_for_nodes(client, agent, nodes)
-                yield Cluster(client, server, agent, namespace)
+                await wait_for_nodes(client, kubelet, nodes)
+                yield Cluster(client, server, kubelet, namespace)
         finally:
-            agent.close()
+            kubelet.close()
 
 
 async def ensure(creation: Awaitable[Any]) -> None:
@@ -225,7 +225,7 @@ async def ensure(creation: Awaitable[Any]) -> None:
         pass
 
 
-async def wait_for_nodes(client: Client, agent: AgentProcess, count: int) -> None:
+async def wait_for_nodes(client: Client, kubelet: KubeletProcess, count: int) -> None:
     deadline = time.monotonic() + PATIENCE
     while True:
         nodes = (await client.list(core.NODE)).items
@@ -238,6 +238,6 @@ async def wait_for_nodes(client: Client, agent: AgentProcess, count: int) -> Non
         ):
             return
         assert time.monotonic() < deadline, (
-            f"the nodes never came:\n{agent.log.read_text()[-3000:]}"
+            f"the nodes never came:\n{kubelet.log.read_text()[-3000:]}"
         )
         await asyncio.sleep(0.05)

@@ -1,4 +1,4 @@
-"""The agent and the API server killed with SIGKILL while jobs run: everything ends as it would
+"""The kubelet and the API server killed with SIGKILL while jobs run: everything ends as it would
 have."""
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def aside(number: int) -> str:
 async def test_killed_again_and_again_no_container_runs_twice(
     tmp_path: Path, flags: tuple[str, ...]
 ) -> None:
-    """Kill -9 of the agent at random moments: exit codes, logs and restart counts are as if nothing
+    """Kill -9 of the kubelet at random moments: exit codes, logs and restart counts are as if nothing
     had happened."""
     counts = tmp_path / "counts"
     counts.mkdir()
@@ -51,8 +51,8 @@ async def test_killed_again_and_again_no_container_runs_twice(
             )
         for _ in range(6):
             await asyncio.sleep(random.uniform(0.0, 0.6))
-            live.agent.kill()
-            live.agent.start()
+            live.kubelet.kill()
+            live.kubelet.start()
         for number in range(PODS):
             pod = await live.phase(f"w{number}", "Failed" if number % 3 else "Succeeded")
             assert container(pod)["state"]["terminated"]["exitCode"] == number % 3
@@ -102,22 +102,22 @@ async def test_what_ended_while_no_agent_ran_is_found(tmp_path: Path) -> None:
         await live.log_has("long", "up")
         await live.phase("doomed", "Running")
         uid_of_short = (await live.phase("short", "Running"))["metadata"]["uid"]
-        live.agent.kill()
+        live.kubelet.kill()
         gate.touch()
         await live.client.delete(POD, "doomed", "default", grace=0)
         uid = next(
             path.name
-            for path in (live.agent.root / "pods").iterdir()
+            for path in (live.kubelet.root / "pods").iterdir()
             if '"doomed"' in (path / "pod.json").read_text()
         )
-        await ended(PodDirectory(live.agent.root, uid_of_short).slot("c", 0))
+        await ended(PodDirectory(live.kubelet.root, uid_of_short).slot("c", 0))
         before = container(await live.pod("long"))
-        live.agent.start()
+        live.kubelet.start()
         short = await live.phase("short", "Failed")
         assert container(short)["state"]["terminated"]["exitCode"] == 4
         assert await live.log("short") == "done\n"
         assert container(await live.pod("long")) == before
-        await removed(live.agent.root / "pods" / uid)
+        await removed(live.kubelet.root / "pods" / uid)
 
 
 async def test_a_grace_goes_on_where_the_killed_agent_left_it(tmp_path: Path) -> None:
@@ -133,11 +133,11 @@ async def test_a_grace_goes_on_where_the_killed_agent_left_it(tmp_path: Path) ->
         began = time.monotonic()
         await live.client.delete(POD, "deaf", "default")
         await asyncio.sleep(1.0)
-        live.agent.kill()
+        live.kubelet.kill()
         await asyncio.sleep(11.0)  # of the grace little is left, and much of it would begin anew
-        live.agent.start()
+        live.kubelet.start()
         # However long a busy machine takes for that.
-        while live.agent.log.read_text().count("ready: ") < 2:
+        while live.kubelet.log.read_text().count("ready: ") < 2:
             await asyncio.sleep(0.05)
         ready = time.monotonic()
         await live.gone("deaf")
@@ -147,7 +147,7 @@ async def test_a_grace_goes_on_where_the_killed_agent_left_it(tmp_path: Path) ->
 
 
 async def test_probes_go_on_where_the_killed_agent_left_them(tmp_path: Path) -> None:
-    """The next agent believes what they have found, so that services lose nobody, and goes on
+    """The next kubelet believes what they have found, so that services lose nobody, and goes on
     asking."""
     fit, alive = tmp_path / "fit", tmp_path / "alive"
     for file in (fit, alive):
@@ -166,8 +166,8 @@ async def test_probes_go_on_where_the_killed_agent_left_them(tmp_path: Path) -> 
         before = await live.until(
             "asked", lambda pod: pod and condition(pod, "Ready").get("status") == "True"
         )
-        live.agent.kill()
-        live.agent.start()
+        live.kubelet.kill()
+        live.kubelet.start()
         await live.create("after", "true")
         until = await live.phase("after", "Succeeded")
         fit.unlink()
@@ -199,8 +199,8 @@ async def test_names_stay_while_another_agent_takes_the_pods_up(tmp_path: Path) 
         await live.create("looks", "sh", "-c", look)
         await live.create("peer", "sleep", "1000", subdomain="sub")
         await live.log_has("looks", "found")
-        live.agent.kill()
-        live.agent.start()
+        live.kubelet.kill()
+        live.kubelet.start()
         await live.create("after", "true")
         await live.phase("after", "Succeeded")
         assert await live.log("looks") == "found\n"
@@ -209,12 +209,12 @@ async def test_names_stay_while_another_agent_takes_the_pods_up(tmp_path: Path) 
 async def test_a_deletion_is_finished_if_the_killed_agent_had_only_reported_the_end(
     tmp_path: Path,
 ) -> None:
-    """Between the last status and the end of the object is a moment in which an agent may die."""
+    """Between the last status and the end of the object is a moment in which a kubelet may die."""
     async with cluster(tmp_path) as live:
         await live.create("ending", "sleep", "1000", terminationGracePeriodSeconds=30)
         before = await live.phase("ending", "Running")
-        live.agent.kill()
-        stop_all(live.agent.root, grace=0.0)
+        live.kubelet.kill()
+        stop_all(live.kubelet.root, grace=0.0)
         await live.client.delete(POD, "ending", "default")
         terminated = {
             "exitCode": 137,
@@ -232,9 +232,9 @@ async def test_a_deletion_is_finished_if_the_killed_agent_had_only_reported_the_
             POD, "ending", {"status": status}, "default", type="merge", subresource="status"
         )
         assert (await live.pod("ending"))["metadata"]["deletionTimestamp"]
-        live.agent.start()
+        live.kubelet.start()
         await live.gone("ending")
-        await removed(live.agent.root / "pods" / before["metadata"]["uid"])
+        await removed(live.kubelet.root / "pods" / before["metadata"]["uid"])
 
 
 async def test_a_killed_server_gets_all_statuses_afterwards(tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ async def test_a_killed_server_gets_all_statuses_afterwards(tmp_path: Path) -> N
         live.server.kill()
         gate.touch()
         for uid in uids:
-            await ended(PodDirectory(live.agent.root, uid).slot("c", 0))
+            await ended(PodDirectory(live.kubelet.root, uid).slot("c", 0))
         live.server.start()
         for number in range(5):
             pod = await live.phase(f"p{number}", "Failed" if number else "Succeeded")
@@ -261,10 +261,10 @@ async def test_lost_records_are_reported_as_unknown_not_run_again(tmp_path: Path
     async with cluster(tmp_path) as live:
         await live.create("lost", "sh", "-c", "sleep 1000")
         await live.phase("lost", "Running")
-        live.agent.kill()
-        stop_all(live.agent.root, grace=0.0)
-        shutil.rmtree(live.agent.root)
-        live.agent.start()
+        live.kubelet.kill()
+        stop_all(live.kubelet.root, grace=0.0)
+        shutil.rmtree(live.kubelet.root)
+        live.kubelet.start()
         pod = await live.phase("lost", "Failed")
         assert (
             container(pod)["state"]["terminated"].items()

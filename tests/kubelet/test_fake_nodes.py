@@ -275,9 +275,9 @@ async def test_a_killed_agent_goes_on_pretending(tmp_path: Path) -> None:
     async with cluster(tmp_path, "--fake-nodes=1", nodes=2) as live:
         await fake(live, "through", "sleep", "2")
         before = await live.until("through", lambda pod: pod and pod["status"].get("podIP"))
-        live.agent.kill()
+        live.kubelet.kill()
         await asyncio.sleep(0.3)
-        live.agent.start()
+        live.kubelet.start()
         after = await live.phase("through", "Succeeded")
         assert after["status"]["startTime"] == before["status"]["startTime"]
         assert after["status"]["podIP"] == before["status"]["podIP"]
@@ -309,7 +309,7 @@ async def test_one_container_may_fail_and_kwok_itself_takes_over(tmp_path: Path)
         }
         await live.client.create(DEPLOYMENT.untyped, kwok, "kube-system")
         deadline = time.monotonic() + PATIENCE
-        while "left to it" not in live.agent.log.read_text():
+        while "left to it" not in live.kubelet.log.read_text():
             assert time.monotonic() < deadline
             await asyncio.sleep(0.05)
         await fake(live, "waiting", "true")

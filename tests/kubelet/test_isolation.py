@@ -30,7 +30,7 @@ def as_ordinary_user() -> tuple[str, ...] | None:
     """What makes a command run as an ordinary user who may read what this one may; () where it is
     one, None where that cannot be.
 
-    In a user namespace that knows no root: the agent has another user id there and no rights beside
+    In a user namespace that knows no root: the kubelet has another user id there and no rights beside
     those of a file's owner.
     """
     if os.geteuid():
@@ -72,17 +72,21 @@ async def live(
 def form(live: Cluster) -> str:
     """Which form it is: none, user, shared-network or auto."""
     asked = next(
-        (flag.partition("=")[2] for flag in live.agent.command if flag.startswith("--isolation=")),
+        (
+            flag.partition("=")[2]
+            for flag in live.kubelet.command
+            if flag.startswith("--isolation=")
+        ),
         "auto",
     )
-    if asked != "none" and (live.agent.command[0] != sys.executable or os.geteuid()):
+    if asked != "none" and (live.kubelet.command[0] != sys.executable or os.geteuid()):
         return "user"
     return asked
 
 
 def live_namespaces(live: Cluster, name: str) -> list[str]:
     """What the newest container of a pod was started with."""
-    for path in (live.agent.root / "pods").glob("*/pod.json"):
+    for path in (live.kubelet.root / "pods").glob("*/pod.json"):
         if json.loads(path.read_bytes())["name"] == name:
             launch = json.loads(
                 (path.parent / "containers" / "c" / "0" / "launch.json").read_bytes()
@@ -336,7 +340,7 @@ async def test_files_of_secrets_are_closed_to_other_users(live: Cluster) -> None
     await live.create("keeping", "sleep", "1000", c=env)
     await live.phase("keeping", "Running")
     uid = (await live.pod("keeping"))["metadata"]["uid"]
-    root = live.agent.root
+    root = live.kubelet.root
     assert (root / "pods").stat().st_mode & 0o077 == 0o011
     slot = root / "pods" / uid / "containers" / "c" / "0"
     assert slot.stat().st_mode & 0o777 == 0o700
@@ -347,7 +351,7 @@ async def test_files_of_secrets_are_closed_to_other_users(live: Cluster) -> None
     )
     lines = Path("/proc").glob("[0-9]*/cmdline")
     assert not any(b"s3cret" in read(line) for line in lines)
-    assert "s3cret" not in live.agent.log.read_text()
+    assert "s3cret" not in live.kubelet.log.read_text()
     await live.client.delete(POD, "keeping", "default", grace=0)
 
 

@@ -73,7 +73,9 @@ async def test_scratch_space_has_a_size(live: Cluster) -> None:
     base, _ = cgroups.find()
     places = [Path("/dev/shm"), *(base.directories if base is not None else ())]
     for _ in range(1200):  # the directories go after the object
-        left = [path for place in places for path in place.glob(f"{name_of(live.agent.root)}/*-*")]
+        left = [
+            path for place in places for path in place.glob(f"{name_of(live.kubelet.root)}/*-*")
+        ]
         if not left:
             break
         await asyncio.sleep(0.05)

@@ -83,7 +83,7 @@ async def test_other_daemons_do_not_drop_what_is_to_be_hidden(tmp_path: Path) ->
 
 async def test_no_pod_writes_where_the_daemons_run_from(live: Cluster) -> None:
     package = Path(hekla.__file__).parent
-    places = [package, Path(sys.prefix), Path(os.__file__).parent, live.agent.root / "bin"]
+    places = [package, Path(sys.prefix), Path(os.__file__).parent, live.kubelet.root / "bin"]
     tries = [
         f"touch {place}/planted 2>/dev/null && echo wrote {place} && rm {place}/planted"
         for place in places

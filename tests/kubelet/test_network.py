@@ -322,13 +322,13 @@ async def test_networks_outlive_the_agent_and_are_laid_anew_when_their_daemon_di
     address = await serve(live, "lasting", "still here")
     assert await fetch(address, 80) == b"still here"
     reader, writer = await asyncio.open_connection(address, 80)
-    live.agent.kill()
-    live.agent.start()
+    live.kubelet.kill()
+    live.kubelet.start()
     writer.write(b"GET / HTTP/1.0\r\n\r\n")  # the connection of before
     assert (await asyncio.wait_for(reader.read(), PATIENCE)).endswith(b"still here")
     writer.close()
-    assert await get(live, "after-agent", f"http://{address}/") == "still here"
-    with connect(live.agent.root) as connection:
+    assert await get(live, "after-kubelet", f"http://{address}/") == "still here"
+    with connect(live.kubelet.root) as connection:
         pid = ask(connection, {"do": "hello"})["pid"]
     os.kill(pid, signal.SIGKILL)
     await laid_anew(address, b"still here")

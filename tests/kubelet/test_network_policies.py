@@ -236,7 +236,7 @@ async def test_what_comes_in(live: Cluster, pods: dict[str, str]) -> None:
 
 async def test_what_goes_out(live: Cluster, pods: dict[str, str]) -> None:
     web, a, b = pods["web"], pods["a"], pods["b"]
-    with connect(live.agent.root) as connection:
+    with connect(live.kubelet.root) as connection:
         names = ask(connection, {"do": "hello"})["gateway"]
     own = [
         one.address
@@ -312,26 +312,26 @@ async def test_rules_outlive_the_agent_and_come_again_with_a_new_network(
         live, "kept", {"app": "web"}, policyTypes=["Ingress"], ingress=[{"from": [of("a")]}]
     )
     await becomes("shut", b, web)
-    live.agent.kill()
+    live.kubelet.kill()
     assert await spoken(b, f"/tcp,{web},80") == "shut"
-    live.agent.start()
+    live.kubelet.start()
     for _ in range(5):
         assert await spoken(b, f"/tcp,{web},80") == "shut"
-    with connect(live.agent.root) as connection:
+    with connect(live.kubelet.root) as connection:
         pid = ask(connection, {"do": "hello"})["pid"]
     await spoken(b, f"/flood,{web},90")
     os.kill(pid, signal.SIGKILL)
     assert await spoken(b, f"/flooded,{web},90") == "shut"
     await becomes_again("open", a, web)
     assert await spoken(b, f"/tcp,{web},80") == "shut"
-    live.agent.kill()
+    live.kubelet.kill()
     await drop(live, "kept")
-    live.agent.start()
+    live.kubelet.start()
     await becomes_again("open", b, web)
 
 
 async def becomes_again(wanted: str, source: str, target: str) -> None:
-    """After a start of the agent, or of the network."""
+    """After a start of the kubelet, or of the network."""
     deadline = time.monotonic() + PATIENCE
     while await spoken(source, f"/tcp,{target},80") != wanted:
         assert time.monotonic() < deadline

@@ -1,4 +1,4 @@
-"""Nodes that an agent runs no more leave when it starts again, and no others do."""
+"""Nodes that a kubelet runs no more leave when it starts again, and no others do."""
 
 from __future__ import annotations
 
@@ -71,7 +71,9 @@ async def test_the_scheduler_waits_until_they_have_left(tmp_path: Path) -> None:
     cluster.make_directories()
 
     def waits(settings: Settings) -> list[str]:
-        return [program.name for program in cluster.programs(settings) if program.after == "agent"]
+        return [
+            program.name for program in cluster.programs(settings) if program.after == "kubelet"
+        ]
 
     await OwnNodes(cluster.pods).remove_old(
         cast(Client, Server()), [*real_names(2), *fake_names(2)]
@@ -96,17 +98,20 @@ def test_a_program_starts_once_the_one_before_it_has_been_ready(
         monkeypatch.setattr(child, "process", SimpleNamespace(pid=1))
 
     monkeypatch.setattr(Child, "start", start)
-    programs = Program("agent", ("agent",)), Program("scheduler", ("scheduler",), after="agent")
+    programs = (
+        Program("kubelet", ("kubelet",)),
+        Program("scheduler", ("scheduler",), after="kubelet"),
+    )
     supervisor = Supervisor(cluster, programs)
-    agent, scheduler = supervisor.children
+    kubelet, scheduler = supervisor.children
     supervisor.start_due()
-    assert started == ["agent"]
-    agent.ready = agent.once_ready = True
+    assert started == ["kubelet"]
+    kubelet.ready = kubelet.once_ready = True
     supervisor.start_due()
-    assert started == ["agent", "scheduler"]
-    for child in (scheduler, agent):
+    assert started == ["kubelet", "scheduler"]
+    for child in (scheduler, kubelet):
         child.again(0.0, "killed")
         child.start_at = 0.0
-    assert not agent.ready
+    assert not kubelet.ready
     supervisor.start_due()
-    assert started == ["agent", "scheduler"] * 2, "a second start waits for nobody"
+    assert started == ["kubelet", "scheduler"] * 2, "a second start waits for nobody"

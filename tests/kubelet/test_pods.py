@@ -1,4 +1,4 @@
-"""Pods on a real API server and a real agent, as a user sees them."""
+"""Pods on a real API server and a real kubelet, as a user sees them."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ async def test_what_ignores_sigterm_is_killed_after_its_grace_period(live: Clust
     assert time.monotonic() - began > 2.5
     assert "MODIFIED Failed 137" in phases
     assert phases[-1].startswith("DELETED")
-    assert not any(live.agent.root.joinpath("pods").glob("*/containers/c/0/deaf"))
+    assert not any(live.kubelet.root.joinpath("pods").glob("*/containers/c/0/deaf"))
 
 
 async def test_what_ends_on_sigterm_goes_at_once(live: Cluster) -> None:
@@ -184,7 +184,7 @@ async def test_hooks(live: Cluster) -> None:
         "preStop": {"exec": {"command": ["sh", "-c", "echo pre > /hekla-hook/pre"]}},
     }
     mount = {"volumeMounts": [{"name": "d", "mountPath": "/hekla-hook"}]}
-    out = live.agent.root.parent / "hook"
+    out = live.kubelet.root.parent / "hook"
     volumes = [{"name": "d", "hostPath": {"path": str(out), "type": "DirectoryOrCreate"}}]
     await live.create("hooked", "sleep", "1000", volumes=volumes, c={**mount, "lifecycle": hooks})
     await live.phase("hooked", "Running")
@@ -303,7 +303,7 @@ async def test_empty_directories_are_shared_and_vanish(live: Cluster) -> None:
     uid = (await live.pod("sharing"))["metadata"]["uid"]
     await live.client.delete(POD, "sharing", "default")
     await live.gone("sharing")
-    await directory_gone(live.agent.root / "pods" / uid)
+    await directory_gone(live.kubelet.root / "pods" / uid)
 
 
 async def started(live: Cluster, name: str) -> bool:

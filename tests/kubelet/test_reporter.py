@@ -1,4 +1,4 @@
-"""What the agent tells the API server of its pods arrives, also when the server says no at first."""
+"""What the kubelet tells the API server of its pods arrives, also when the server says no at first."""
 
 from __future__ import annotations
 

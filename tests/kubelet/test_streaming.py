@@ -1,4 +1,4 @@
-"""Commands in containers and their consoles, while agents come and go."""
+"""Commands in containers and their consoles, while kubelets come and go."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ async def test_a_new_agent_runs_commands_in_the_old_ones_containers(tmp_path: Pa
             b"one\n",
             b'{"metadata":{},"status":"Success"}',
         )
-        c.agent.kill()
-        c.agent.start()
+        c.kubelet.kill()
+        c.kubelet.start()
         deadline = asyncio.get_running_loop().time() + PATIENCE
         while True:
             try:
@@ -157,7 +157,7 @@ async def test_standard_input_ends_with_the_first_who_typed(root: Path) -> None:
 
 
 class Slow(Typist):
-    """Holds up the agent after what it typed until the container has answered, as a busy machine
+    """Holds up the kubelet after what it typed until the container has answered, as a busy machine
     may."""
 
     def __init__(self, log: Path, *texts: bytes) -> None:

@@ -1,7 +1,7 @@
 """The two clusters that are held against each other, in the same shape: four nodes that take pods,
 and a tainted one.
 
-All nodes are fake ones of Hekla's agent, and Hekla's scheduler places the pods, so that what
+All nodes are fake ones of Hekla's kubelet, and Hekla's scheduler places the pods, so that what
 differs is the server and its controllers.  A third one, with a node that runs containers, is for
 stories that are told on Hekla's own cluster otherwise.
 """

@@ -1,7 +1,7 @@
 """The reference server: etcd, kube-apiserver and kube-controller-manager as a cluster of their own,
 gone when it is closed.
 
-Certificates are Hekla's, as are the nodes (the agent's fake ones) and the scheduler of
+Certificates are Hekla's, as are the nodes (the kubelet's fake ones) and the scheduler of
 `default-scheduler`: they are told a kubeconfig and nothing else, so that a cluster of this kind
 judges them too.
 """
@@ -165,15 +165,15 @@ class Reference:
         )
 
     def add_nodes(self, *flags: str) -> None:
-        """Starts Hekla's agent against the server; the flags say which nodes."""
+        """Starts Hekla's kubelet against the server; the flags say which nodes."""
         root = self.directory / "pods"
         self.processes.start(
-            "agent",
+            "kubelet",
             [
                 sys.executable,
                 "-m",
                 "hekla",
-                "agent",
+                "kubelet",
                 f"--kubeconfig={self.kubeconfig}",
                 f"--root-dir={root}",
                 f"--tls-cert-file={self.pki / 'kubelet.crt'}",

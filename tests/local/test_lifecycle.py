@@ -29,7 +29,7 @@ PROCESSES = {
     "scheduler",
     "controllers",
     "admission",
-    "agent",
+    "kubelet",
     "kube-controllers",
     "metrics-server",
 }

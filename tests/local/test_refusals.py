@@ -273,7 +273,7 @@ def test_told_to_end_leaves_nothing(own: Home) -> None:
 
 
 def test_a_cluster_that_does_not_come_back_keeps_its_settings(own: Home) -> None:
-    """A table of images that the agent refuses: its words are shown, and the next `up` is the old
+    """A table of images that the kubelet refuses: its words are shown, and the next `up` is the old
     cluster."""
     own.good("up", "--nodes", "2")
     own.good("down")
@@ -281,7 +281,7 @@ def test_a_cluster_that_does_not_come_back_keeps_its_settings(own: Home) -> None
     images = own.state / "images.yaml"
     images.write_text("images: 7\n")
     said = own.bad("up", "--images", str(images))
-    assert "node agent does not start" in said
+    assert "kubelet does not start" in said
     assert str(images) in said
     assert own.left() == []
     assert (own.directory() / "cluster.json").read_text() == before

@@ -1,4 +1,4 @@
-"""A metrics server beside an API server and a node agent: what kubectl shows of pods that work."""
+"""A metrics server beside an API server and a kubelet: what kubectl shows of pods that work."""
 
 from __future__ import annotations
 

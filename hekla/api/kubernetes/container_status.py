@@ -1,4 +1,4 @@
-"""A container as it is: what runs, what ended and how, as the node agent reports it."""
+"""A container as it is: what runs, what ended and how, as the kubelet reports it."""
 
 from __future__ import annotations
 

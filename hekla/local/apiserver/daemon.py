@@ -49,7 +49,7 @@ FLAGS = (
     Flag("unix-socket", TEXT, "", "path of the Unix socket for programs of the same user"),
     Flag("tls-cert-file", TEXT, "", "certificate of the HTTPS door"),
     Flag("tls-private-key-file", TEXT, "", "key of that certificate"),
-    Flag("client-ca-file", TEXT, "", "authority of client certificates and of node agents"),
+    Flag("client-ca-file", TEXT, "", "authority of client certificates and of kubelets"),
     Flag("token-auth-file", TEXT, "", 'static tokens, one a line: token,user,uid,"group1,group2"'),
     Flag("service-account-key-file", TEXT, "", "key that signs service account tokens"),
     Flag(
@@ -70,9 +70,7 @@ FLAGS = (
         "",
         "AdmissionConfiguration: defaults and exemptions of PodSecurity",
     ),
-    Flag(
-        "kubelet-client-certificate", TEXT, "", "certificate that this server shows to node agents"
-    ),
+    Flag("kubelet-client-certificate", TEXT, "", "certificate that this server shows to kubelets"),
     Flag("kubelet-client-key", TEXT, "", "key of that certificate"),
     Flag(
         "proxy-client-cert-file",

@@ -56,7 +56,7 @@ class Settings(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     isolation: str = "auto"
     """`none`: pods run without namespaces, as they do on a machine that allows none."""
     images: str = ""
-    """A file that adds to the agent's table of images."""
+    """A file that adds to the kubelet's table of images."""
     max_job_pods: int = MOST_PODS
     """Pods that one batch job may have; 0 is any number."""
     scheduler_conf: str = ""
@@ -345,9 +345,9 @@ class Cluster:
                 ),
             ),
             Program(
-                "agent",
+                "kubelet",
                 (
-                    "agent",
+                    "kubelet",
                     internal,
                     f"--root-dir={self.pods}",
                     f"--nodes={settings.nodes}",
@@ -391,7 +391,7 @@ class Cluster:
                     "--snapshot-address=127.0.0.1:0",
                     f"--client-ca-file={self.pki / 'ca.crt'}",
                 ),
-                after="agent"
+                after="kubelet"
                 if self.nodes_leaving(settings)
                 else "",  # else it would bind pods to them until they are deleted
             ),

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
-log = logging.getLogger("agent")
+log = logging.getLogger("kubelet")
 
 
 class BackgroundTasks:

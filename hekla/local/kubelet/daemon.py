@@ -1,4 +1,4 @@
-"""`hekla agent`: this machine as a node (or several), and fake nodes, on any API server."""
+"""`hekla kubelet`: this machine as a node (or several), and fake nodes, on any API server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hekla.kube.http.client import TransportError
 from hekla.kube.http.server import serve
 from hekla.local.kubelet.callers import Callers
 from hekla.local.kubelet.endpoint import Endpoint, self_signed, server_tls
-from hekla.local.kubelet.kubelet import Agent
+from hekla.local.kubelet.kubelet import Kubelet
 from hekla.local.kubelet.nodes import machine
 from hekla.local.kubelet.nodes.fake_nodes import FakeNodes
 from hekla.local.kubelet.nodes.fake_objects import Size
@@ -34,7 +34,7 @@ from hekla.local.kubelet.pods.images import Images, TableError
 from hekla.local.kubelet.runtime import isolation, runtime
 from hekla.local.machine import homes
 
-log = logging.getLogger("agent")
+log = logging.getLogger("kubelet")
 
 
 def quantity_problem(text: str) -> str | None:
@@ -59,7 +59,7 @@ def threshold_problem(text: str) -> str | None:
 
 FLAGS = (
     *connection_flags(0, 0),
-    Flag("root-dir", TEXT, "", "directory for pods: volumes, logs, records (default ~/.local/state/hekla/agent)"),
+    Flag("root-dir", TEXT, "", "directory for pods: volumes, logs, records (default ~/.local/state/hekla/kubelet)"),
     Flag("nodes", WHOLE, 1, "how many nodes this machine is; 0 for fake nodes only", check=between(0, 250)),
     Flag("node-name", TEXT, "", "name of the node; several get -0, -1 ... behind it (default: the machine's name, or node)"),
     Flag("node-cpu", TEXT, "", "cpu of each node (default: the machine's)", check=quantity_problem),
@@ -83,7 +83,7 @@ FLAGS = (
     Flag("fake-node-gpus", WHOLE, 0, "nvidia.com/gpu of each fake node", check=between(0, 1_000_000)),
     Flag("fake-node-labels", TEXTS, [], "key=value labels of fake nodes"),
     Flag("fake-node-taint", YES_NO, False, "taint fake nodes with kwok.x-k8s.io/node=fake:NoSchedule"),
-    Flag("stop-pods-on-exit", YES_NO, False, "end all containers when the agent is told to stop"),
+    Flag("stop-pods-on-exit", YES_NO, False, "end all containers when the kubelet is told to stop"),
 )  # fmt: skip
 
 
@@ -99,8 +99,8 @@ def labels_of(texts: list[str]) -> dict[str, str]:
 
 
 def root_directory(text: str) -> Path:
-    """The agent's directory, made where it is missing.  Raises DaemonError."""
-    root = Path(text) if text else Path.home() / ".local" / "state" / "hekla" / "agent"
+    """The kubelet's directory, made where it is missing.  Raises DaemonError."""
+    root = Path(text) if text else Path.home() / ".local" / "state" / "hekla" / "kubelet"
     try:
         root.mkdir(parents=True, exist_ok=True)
         return root.resolve()
@@ -148,7 +148,7 @@ async def run(daemon: Daemon) -> None:
             options.fake_node_taint,
         ),
     )
-    agent: Agent | None = None
+    kubelet: Kubelet | None = None
     servers: list[Any] = []
     chosen = real_names(options.nodes, options.node_name)
     await OwnNodes(root).remove_old(
@@ -156,13 +156,13 @@ async def run(daemon: Daemon) -> None:
     )
     try:
         if options.nodes:
-            agent = await make_agent(daemon, root, images, recorder)
+            kubelet = await make_kubelet(daemon, root, images, recorder)
             delegation = Delegation(daemon.client)
             for number, name in enumerate(chosen):
-                servers.append(await listen(daemon, agent, delegation, root, name, number))
+                servers.append(await listen(daemon, kubelet, delegation, root, name, number))
             ports = [server.port for server in servers]
-            add_nodes(daemon, agent, recorder, ports, images, chosen)
-            await agent.start()
+            add_nodes(daemon, kubelet, recorder, ports, images, chosen)
+            await kubelet.start()
         await fakes.start()
         notify.ready()
         log.info("ready: %d nodes, %d fake nodes", options.nodes, options.fake_nodes)
@@ -171,16 +171,16 @@ async def run(daemon: Daemon) -> None:
         await fakes.close()
         for server in servers:
             await server.close(0.2)
-        if agent is not None:
+        if kubelet is not None:
             if options.stop_pods_on_exit:
-                await agent.shut_down()
-            await agent.close()
+                await kubelet.shut_down()
+            await kubelet.close()
         await recorder.close()
         if options.stop_pods_on_exit:
             runtime.stop_all(root)
 
 
-async def make_agent(daemon: Daemon, root: Path, images: Images, recorder: Recorder) -> Agent:
+async def make_kubelet(daemon: Daemon, root: Path, images: Images, recorder: Recorder) -> Kubelet:
     found = isolation.detect()
     match daemon.options.isolation:
         case "none":
@@ -199,30 +199,30 @@ async def make_agent(daemon: Daemon, root: Path, images: Images, recorder: Recor
         if not finding.available:
             log.info("no %s (%s): %s", finding.name, finding.why_not, finding.cost)
     thresholds = pressure.parse(daemon.options.eviction_hard)
-    agent = Agent(
+    kubelet = Kubelet(
         daemon.client, root, found, images, recorder, await api_address(daemon), thresholds
     )
-    agent.host.clock.max_size = max(
+    kubelet.host.clock.max_size = max(
         4096, quantity.milli(daemon.options.container_log_max_size) // 1000
     )
-    agent.host.clock.max_files = daemon.options.container_log_max_files
+    kubelet.host.clock.max_files = daemon.options.container_log_max_files
     closed = [Path(path) for path in daemon.options.closed_paths]
     homes.remember([root, *closed])
-    agent.host.close_to_pods(closed)
-    return agent
+    kubelet.host.close_to_pods(closed)
+    return kubelet
 
 
 async def listen(
-    daemon: Daemon, agent: Agent, delegation: Delegation, root: Path, node: str, number: int
+    daemon: Daemon, kubelet: Kubelet, delegation: Delegation, root: Path, node: str, number: int
 ) -> Any:
     """Opens the endpoint of a node, the `number`th of this machine.  Raises DaemonError."""
     options = daemon.options
     endpoint = Endpoint(
         root,
-        agent.host.clock,
-        partial(agent.find, node),
-        partial(agent.pods_of, node),
-        partial(agent.usage.snapshot, node),
+        kubelet.host.clock,
+        partial(kubelet.find, node),
+        partial(kubelet.pods_of, node),
+        partial(kubelet.usage.snapshot, node),
         Callers(delegation, node) if options.client_ca_file else None,
     )
     port = options.port + number if options.port else 0
@@ -240,21 +240,21 @@ async def listen(
 
 def add_nodes(
     daemon: Daemon,
-    agent: Agent,
+    kubelet: Kubelet,
     recorder: Recorder,
     ports: list[int],
     images: Images,
     chosen: list[str],
 ) -> None:
     options = daemon.options
-    capacity, allocatable = machine.sizes(agent.root, options.node_cpu, options.node_memory)
+    capacity, allocatable = machine.sizes(kubelet.root, options.node_cpu, options.node_memory)
     table = sorted({row.image for row in images.rows if "*" not in row.image})
-    without = agent.host.isolation.without(options.isolation)
+    without = kubelet.host.isolation.without(options.isolation)
     for name, port in zip(chosen, ports):
-        agent.nodes[name] = RegisteredNode(
+        kubelet.nodes[name] = RegisteredNode(
             daemon.client, recorder, name, capacity, allocatable, port, table, without
         )
 
 
 def main(argv: list[str]) -> int:
-    return daemons.main("agent", FLAGS, argv, run, pool=32)
+    return daemons.main("kubelet", FLAGS, argv, run, pool=32)

@@ -32,7 +32,7 @@ EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
 USAGE = (["stats", "summary"], ["metrics", "resource"], ["metrics", "cadvisor"])
 STREAMS = {"exec": 4, "attach": 4, "portForward": 3}
 """Requests that become a connection of their own, with the number of segments of their path."""
-NO_AUTHORITY = "this node's endpoint runs commands only for those whom it knows; start the agent with --client-ca-file"
+NO_AUTHORITY = "this node's endpoint runs commands only for those whom it knows; start the kubelet with --client-ca-file"
 ONE_LOG = f'both streams of this container share one log: ask for stream=All, or annotate the pod with {SPLIT_LOG_STREAMS}: "true"'
 
 
@@ -208,7 +208,7 @@ def server_tls(certificate: str, key: str, authority: str) -> ssl.SSLContext | N
 
 
 def self_signed(directory: Path) -> tuple[str, str]:
-    """(certificate, key) of this agent's own making, for API servers that do not care who signed
+    """(certificate, key) of this kubelet's own making, for API servers that do not care who signed
     them, as most do not."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
@@ -219,7 +219,7 @@ def self_signed(directory: Path) -> tuple[str, str]:
     if certificate.exists() and key_file.exists():
         return str(certificate), str(key_file)
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "hekla-agent")])
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "hekla-kubelet")])
     now = datetime.now().astimezone()
     signed = (
         x509.CertificateBuilder()

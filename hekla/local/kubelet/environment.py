@@ -282,7 +282,7 @@ def from_reference(
         if secret is None:
             raise ConfigError(f'secret "{key.name}" not found')
         raise ConfigError(f"couldn't find key {key.key} in Secret {namespace}/{key.name}")
-    raise ConfigError("valueFrom names nothing that this node agent knows")
+    raise ConfigError("valueFrom names nothing that this kubelet knows")
 
 
 def references(pod: core.Pod) -> tuple[set[str], set[str]]:

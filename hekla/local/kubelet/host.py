@@ -32,7 +32,7 @@ from hekla.local.kubelet.runtime.memory_limits import MemoryLimits
 from hekla.local.kubelet.runtime.runtime import Runtime
 from hekla.local.machine.homes import Homes, programs
 
-log = logging.getLogger("agent")
+log = logging.getLogger("kubelet")
 
 STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -77,7 +77,7 @@ class Host:
         self._closed: list[str] = []
         self._homes = Homes()
         self.programs = programs() if isolation.mounts else []
-        """Directories that containers may read and not change: those that this agent and the other
+        """Directories that containers may read and not change: those that this kubelet and the other
         daemons run from."""
         self.path = self._search_path()
         self.preload = ""
@@ -134,7 +134,7 @@ class Host:
         self.clock.close()
 
     def _search_path(self) -> str:
-        """The PATH of containers: the agent's, the usual directories, and last one with a `python`
+        """The PATH of containers: the kubelet's, the usual directories, and last one with a `python`
         and `python3` that certainly exist."""
         programs = self.root / "bin"
         programs.mkdir(parents=True, exist_ok=True)
@@ -150,7 +150,7 @@ class Host:
         return ":".join(dict.fromkeys(part for part in parts if part))
 
     def close_to_pods(self, paths: Iterable[Path]) -> None:
-        """Hide these directories and the agent's own from containers, where they have their own
+        """Hide these directories and the kubelet's own from containers, where they have their own
         view of the file system."""
         if self.isolation.mounts:
             self._closed = sorted({os.path.realpath(path) for path in [*paths, self.root]})

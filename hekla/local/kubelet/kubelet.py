@@ -1,4 +1,4 @@
-"""The agent of the nodes of this machine: which pods are its own, and a worker for each that is not
+"""The kubelet of the nodes of this machine: which pods are its own, and a worker for each that is not
 over."""
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from hekla.local.kubelet.runtime.cgroups import Groups
 from hekla.local.kubelet.runtime.isolation import Isolation
 from hekla.local.kubelet.usage.sampler import UsageSampler
 
-log = logging.getLogger("agent")
+log = logging.getLogger("kubelet")
 
 ORPHAN_GRACE = 2.0
 SHUT_DOWN_GRACE = 10.0
 """Seconds that pods get when the node goes down with its machine."""
 
 
-class Agent:
-    """All real nodes of this agent and the pods on them."""
+class Kubelet:
+    """All real nodes of this kubelet and the pods on them."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class Agent:
             await asyncio.sleep(0.05)
 
     async def close(self) -> None:
-        """Close the agent; containers run on and are adopted by the next one."""
+        """Close the kubelet; containers run on and are adopted by the next one."""
         await self._tasks.cancel(
             *(worker.task for worker in self.workers.values() if worker.task is not None)
         )
@@ -229,7 +229,7 @@ class Agent:
             await asyncio.sleep(1.0)
 
     async def end_orphan(self, directory: PodDirectory) -> None:
-        """End what is left of a pod whose object was deleted while no agent ran."""
+        """End what is left of a pod whose object was deleted while no kubelet ran."""
         uid = directory.path.name
         running = [
             instance

@@ -22,12 +22,12 @@ from hekla.local.kubelet.background_tasks import BackgroundTasks
 from hekla.local.kubelet.network.network import Network, NetworkError
 from hekla.local.kubelet.network.policies import Endpoint, compile_policies
 
-log = logging.getLogger("agent.network")
+log = logging.getLogger("kubelet.network")
 
 GATHERING = 0.02
 """Seconds for which changes gather before the network is told."""
 PATIENCE = 10.0
-"""Seconds for which an agent waits for the policies before it takes up its pods."""
+"""Seconds for which a kubelet waits for the policies before it takes up its pods."""
 NOT_ENFORCED = "NotEnforced"
 NAMES = ("kube-system", {"k8s-app": "kube-dns"}, {("dns", "UDP"): 53, ("dns-tcp", "TCP"): 53})
 """As which pod the server of names counts: namespace, labels and ports, so that policies written
@@ -35,7 +35,7 @@ for other clusters let it be asked."""
 
 
 class NetworkPolicies:
-    """Of one agent.  `pods` gives those that have an address now; `why_not` says why nothing can be
+    """Of one kubelet.  `pods` gives those that have an address now; `why_not` says why nothing can be
     enforced, if so."""
 
     def __init__(
@@ -66,12 +66,12 @@ class NetworkPolicies:
         self.namespaces.on_change(self._namespace_changed)
         if self._network is not None:
             self._network.first = self._again
-            # An agent before this one may have told it of policies that are gone.
+            # A kubelet before this one may have told it of policies that are gone.
             if self._network.up:
                 self._told = [None]
 
     async def synced(self) -> None:
-        """Returns when all are known; an agent that may not list them goes on without, and says so."""
+        """Returns when all are known; a kubelet that may not list them goes on without, and says so."""
         try:
             async with asyncio.timeout(PATIENCE):
                 await asyncio.gather(*(cache.synced() for cache in self.caches))
@@ -129,7 +129,7 @@ class NetworkPolicies:
         ]
 
     async def _again(self) -> None:
-        """There is a network, which knows of no rules, or of those that an agent before this one
+        """There is a network, which knows of no rules, or of those that a kubelet before this one
         told it."""
         self._told = [None]  # so that no rules are told too
         self._stale = True

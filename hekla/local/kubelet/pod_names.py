@@ -17,7 +17,7 @@ from hekla.local.kubelet.nodes import machine
 from hekla.local.kubelet.objects import Finder
 from hekla.local.kubelet.records import PodDirectory
 
-log = logging.getLogger("agent")
+log = logging.getLogger("kubelet")
 
 REWRITE_DELAY = 0.05
 """Seconds that changes of names gather before hosts files are rewritten."""
@@ -58,7 +58,7 @@ class PodNames:
     def add(self, pod: core.Pod, address: str, directory: PodDirectory) -> None:
         """Write a pod's hosts file now, and tell the other pods of its namespace its name soon.
 
-        A file that an agent before this one has left stays as it is until all pods are taken up
+        A file that a kubelet before this one has left stays as it is until all pods are taken up
         again: the first of them know few others.
         """
         named = Named(

@@ -1,4 +1,4 @@
-"""What the agent keeps on disk of pods and containers, so that it may be killed at any moment and
+"""What the kubelet keeps on disk of pods and containers, so that it may be killed at any moment and
 go on afterwards.
 
     <root>/pods/<pod uid>/
@@ -42,7 +42,7 @@ MEMORY = Path("/dev/shm")
 
 
 def name_of(root: Path) -> str:
-    """The name for an agent's directory where the agent makes something outside of it: control
+    """The name for a kubelet's directory where the kubelet makes something outside of it: control
     groups, volumes of memory."""
     return "hekla-" + hashlib.sha256(os.fsencode(root.absolute())).hexdigest()[:12]
 

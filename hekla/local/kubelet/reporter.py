@@ -19,7 +19,7 @@ from hekla.kube.client import Client
 from hekla.kube.errors import ApiError, Conflict, Invalid, NotFound
 from hekla.kube.http.client import TransportError
 
-log = logging.getLogger("agent.reporter")
+log = logging.getLogger("kubelet.reporter")
 
 SENDERS = 16
 RETRY = 0.5

@@ -12,7 +12,7 @@ from hekla.api.text.times import instant
 from hekla.kube.client import Client
 from hekla.kube.errors import ApiError
 
-log = logging.getLogger("agent.tokens")
+log = logging.getLogger("kubelet.tokens")
 
 RENEW_AT = 0.8
 """The part of a token's lifetime after which it is replaced."""

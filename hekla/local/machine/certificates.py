@@ -1,7 +1,7 @@
 """The certificates, keys and kubeconfigs of a local cluster.
 
 One certificate authority signs everything: the API server's serving certificate, the user's client
-certificate, and both sides of the API server's way to the node agent.  Another one signs the
+certificate, and both sides of the API server's way to the kubelet.  Another one signs the
 certificate by which servers behind the API server know it, because whoever has one of those may say
 who its user is.  Everything is made once and
 kept; what is missing is made again, what has expired or is about to is renewed.  All files are for
@@ -59,7 +59,7 @@ class Leaf(NamedTuple):
 LEAVES = (
     Leaf("apiserver", "kube-apiserver", names=SERVER_NAMES, client=False),
     Leaf("kubelet", "system:node:local", "system:nodes", ("localhost", "127.0.0.1", "::1")),
-    # In no group: agents know it by its name, and at an agent's address another process may
+    # In no group: kubelets know it by its name, and at a kubelet's address another process may
     # listen.
     Leaf("kubelet-client", "kube-apiserver-kubelet-client"),
     Leaf("admission", "hekla-admission", names=("localhost", "127.0.0.1", "::1"), client=False),

@@ -2,7 +2,7 @@
 belongs to.
 
 Every daemon that has a directory of keys or data adds it at start to a file of its user, `.places`
-in ~/.local/state/hekla, where the home is the account's, whatever the environment says.  So agents
+in ~/.local/state/hekla, where the home is the account's, whatever the environment says.  So kubelets
 learn of a cluster that was started with another XDG_STATE_HOME, and of an API server with a
 directory of its own.  Directories that no longer exist are dropped.
 """

@@ -54,12 +54,12 @@ def cluster(server: ApiServerProcess) -> Iterator[WholeCluster]:
         for name, *flags in (
             ("controllers", alone),
             ("scheduler", alone, f"--scheduler-conf={file}", "--schedule-period=200ms", FEATURE),
-            ("agent", f"--root-dir={directory / 'agent'}", "--nodes=0", "--fake-nodes=1"),
+            ("kubelet", f"--root-dir={directory / 'kubelet'}", "--nodes=0", "--fake-nodes=1"),
         ):
             daemons.start(name, [sys.executable, "-m", "hekla", name, own, *flags])
         with admission(server, directory, f"--admission-conf={groups}", FEATURE):
             made = WholeCluster(Api(server.kubeconfig))
-            made.until(lambda: made.items("/api/v1/nodes"), lambda: daemons.end_of_log("agent"))
+            made.until(lambda: made.items("/api/v1/nodes"), lambda: daemons.end_of_log("kubelet"))
             made.until(
                 lambda: made.api.get(f"{QUEUES}/default").status == 200,
                 lambda: daemons.end_of_log("controllers"),

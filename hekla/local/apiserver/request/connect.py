@@ -62,7 +62,7 @@ class Connections:
         if kubelets is None:
             raise Refusal(
                 501,
-                "this server was started without a certificate for node agents",
+                "this server was started without a certificate for kubelets",
                 reason="NotImplemented",
                 details={},
             )

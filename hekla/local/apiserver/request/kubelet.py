@@ -1,4 +1,4 @@
-"""The way to the node agents: logs of containers, asked for by users and read from the node that
+"""The way to the kubelets: logs of containers, asked for by users and read from the node that
 has them."""
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PASSED_ON = (
 
 
 class Kubelets:
-    """Connections to node agents, made with the server's own client certificate."""
+    """Connections to kubelets, made with the server's own client certificate."""
 
     def __init__(self, registry: Registry, certificate: Path, key: Path, authority: Path) -> None:
         self.registry = registry
@@ -84,7 +84,7 @@ class Kubelets:
         )
 
     def address(self, name: str, what: str) -> tuple[str, int]:
-        """Where the agent of a node answers."""
+        """Where the kubelet of a node answers."""
         nodes = self.registry["nodes"]
         row = nodes.collection.rows.get(name)
         if row is None:
@@ -101,7 +101,7 @@ class Kubelets:
             }.get(what, "runs no commands")
             raise Refusal(
                 501,
-                f"the node {name} {absent}: it has no agent that could be asked",
+                f"the node {name} {absent}: it has no kubelet that could be asked",
                 reason="NotImplemented",
                 details={},
             )

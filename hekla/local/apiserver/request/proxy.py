@@ -1,5 +1,5 @@
 """The proxy subresource: HTTP handed on to a port of a pod, to what stands behind a service, or to
-a node's agent.
+a node's kubelet.
 
 Method, path, query and body are kept, and upgrades too.  As on any API server, whoever may use it
 reaches whatever listens there under the server's address; that is what the permission on
@@ -124,13 +124,13 @@ class Proxy:
         return True
 
     async def of_node(self, name: str, port: str) -> Destination:
-        """The node's agent, which shows a certificate of the cluster's; elsewhere only what is no
+        """The node's kubelet, which shows a certificate of the cluster's; elsewhere only what is no
         address of this machine."""
         kubelets = self.connections.kubelets
         if kubelets is None:
             raise Refusal(
                 501,
-                "this server was started without a certificate for node agents",
+                "this server was started without a certificate for kubelets",
                 reason="NotImplemented",
                 details={},
             )

@@ -299,7 +299,7 @@ class ApiServer:
         if self.kubelets is None:
             raise Refusal(
                 501,
-                "this server was started without a certificate for node agents",
+                "this server was started without a certificate for kubelets",
                 reason="NotImplemented",
                 details={},
             )

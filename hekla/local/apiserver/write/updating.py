@@ -369,7 +369,7 @@ def changes_nothing(update: Update) -> bool:
 
 def may_go(collection: str, tree: Json) -> bool:
     """Whether an object that is being deleted has nothing to wait for: no finalizers, a namespace
-    that is empty, a pod whose node agent is done with it."""
+    that is empty, a pod whose kubelet is done with it."""
     metadata = tree.get("metadata")
     if metadata is None or "deletionTimestamp" not in metadata or metadata.get("finalizers"):
         return False

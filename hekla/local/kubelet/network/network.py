@@ -1,4 +1,4 @@
-"""The agent's side of the pod network: starts the network daemon when the first pod needs it, and
+"""The kubelet's side of the pod network: starts the network daemon when the first pod needs it, and
 connects to it again after a restart of either.
 
 A cluster with fake pods only has no network daemon.
@@ -24,7 +24,7 @@ from hekla.api.trees import Json
 from hekla.local.kubelet.network.bridges import stop_forwarding
 from hekla.local.kubelet.network.netlink import Netlink, open_within
 
-log = logging.getLogger("agent.network")
+log = logging.getLogger("kubelet.network")
 
 START_TIMEOUT = 15.0
 RETRY_INTERVAL = 1.0
@@ -87,7 +87,7 @@ def ask(connection: socket.socket, message: Json) -> Json:
 
 
 class Network:
-    """The network of an agent's pods. `recall` is called when a new network daemon has replaced one
+    """The network of a kubelet's pods. `recall` is called when a new network daemon has replaced one
     that died."""
 
     def __init__(self, root: Path) -> None:

@@ -1,11 +1,11 @@
 """The network daemon: a process that holds the namespaces of the pods and the bridges between them.
 
-It is separate from the agent, because the agent may be killed at any moment without interrupting
+It is separate from the kubelet, because the kubelet may be killed at any moment without interrupting
 connections between pods. Everything that it creates in the kernel ends with it: when the last
 descriptor of a namespace is closed, its interfaces vanish, also the machine's end of the link. It
-ends on request, or when neither an agent nor a container of its directory runs.
+ends on request, or when neither a kubelet nor a container of its directory runs.
 
-The agent sends it JSON objects over a Unix socket in its directory, one a line: `{"id": 1, "do":
+The kubelet sends it JSON objects over a Unix socket in its directory, one a line: `{"id": 1, "do":
 "attach", "uid": "...", ...}`; the answer is `{"id": 1, ...}` or `{"id": 1, "error": "..."}`.
 """
 
@@ -35,7 +35,7 @@ CHECK_INTERVAL = 15.0
 
 
 class NetworkDaemon:
-    """The network of one agent's directory. The process must be in the machine's namespace when
+    """The network of one kubelet's directory. The process must be in the machine's namespace when
     this is created."""
 
     def __init__(self, root: Path) -> None:
@@ -66,7 +66,7 @@ class NetworkDaemon:
         self.proxy.remove_host_ports(uid)
 
     async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one agent, line by line, until it disconnects."""
+        """Serve one kubelet, line by line, until it disconnects."""
         self._agents += 1
         try:
             while line := await reader.readline():
@@ -77,7 +77,7 @@ class NetworkDaemon:
                     answer = {"error": str(error)}
                 writer.write(json.dumps({"id": message.get("id"), **answer}).encode() + b"\n")
         except (OSError, ValueError) as error:
-            log.info("an agent has gone: %s", error)
+            log.info("a kubelet has gone: %s", error)
         finally:
             self._agents -= 1
             writer.close()
@@ -158,7 +158,7 @@ async def run(root: Path) -> None:
     os.chmod("network.sock", 0o600)
     server = await asyncio.start_unix_server(daemon.converse, sock=listening, limit=1 << 24)
     watch = loop.create_task(daemon.watch())
-    # The agent that started this may have been killed; the next one finds it.
+    # The kubelet that started this may have been killed; the next one finds it.
     with contextlib.suppress(BrokenPipeError):
         os.write(1, b"ready\n")
     os.dup2(os.open("/dev/null", os.O_WRONLY), 1)

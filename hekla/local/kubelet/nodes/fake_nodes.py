@@ -33,7 +33,7 @@ from hekla.local.kubelet.nodes.fake_objects import (
 from hekla.local.kubelet.nodes.fake_pods import RETRY, SENDERS, FakePods
 from hekla.local.kubelet.nodes.node import LEASE_NAMESPACE, lease
 
-log = logging.getLogger("agent.fake")
+log = logging.getLogger("kubelet.fake")
 
 KWOK_NAMESPACE, KWOK = "kube-system", "kwok-controller"
 LEASE_SECONDS = 40

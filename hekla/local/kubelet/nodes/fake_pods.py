@@ -1,7 +1,7 @@
 """The pods on fake nodes: one cache over bound pods that keeps a few fields of each, one heap of
 timers, and a pipeline of status patches.
 
-What a pod is due for follows from its object alone, so an agent that was killed goes on where it
+What a pod is due for follows from its object alone, so a kubelet that was killed goes on where it
 was.  Reference: local-cluster 9.2.
 """
 
@@ -37,7 +37,7 @@ from hekla.local.kubelet.nodes.fake_statuses import (
 from hekla.local.kubelet.nodes.simulated_life import GOING_DELAY, Plan, duration
 from hekla.local.kubelet.pods.statuses import restarts
 
-log = logging.getLogger("agent.fake")
+log = logging.getLogger("kubelet.fake")
 
 SENDERS = 24
 FEW = 8

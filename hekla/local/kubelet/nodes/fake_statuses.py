@@ -153,7 +153,7 @@ def life_of(pod: FakePod) -> Plan:
     commands = [
         [*(c.command or ()), *(c.args or ())] if c.command else [] for c in pod.spec.containers
     ]
-    # The same value after a restart of the agent.
+    # The same value after a restart of the kubelet.
     luck = zlib.crc32(pod.metadata.uid.encode()) / 0xFFFFFFFF
     rests = any(not c.command and RESTING.search(c.image) for c in pod.spec.containers)
     return plan(

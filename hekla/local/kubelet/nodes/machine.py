@@ -17,7 +17,7 @@ from hekla.api.kubernetes import core
 from hekla.api.text import quantity
 
 KUBELET_VERSION = "v1.36.0"
-"""The Kubernetes version whose node behaviour this agent has."""
+"""The Kubernetes version whose node behaviour this kubelet has."""
 PODS = 110
 RESERVED_MEMORY = 100 * 2**20
 """Bytes that are kept back from pods, as a kubelet's eviction threshold does."""

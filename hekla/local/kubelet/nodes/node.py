@@ -20,7 +20,7 @@ from hekla.kube.leader import micro_time
 from hekla.local.kubelet.addresses import HOST_ADDRESS
 from hekla.local.kubelet.nodes import machine
 
-log = logging.getLogger("agent.node")
+log = logging.getLogger("kubelet.node")
 
 LEASE_NAMESPACE = "kube-node-lease"
 LEASE_SECONDS = 40
@@ -31,7 +31,7 @@ RETRY = 1.0
 
 ATTACHES = "volumes.kubernetes.io/controller-managed-attach-detach"
 GOES_WITHOUT = "hekla.io/goes-without"
-"""Annotation of a node whose machine does not let the agent keep pods apart in every way: what its
+"""Annotation of a node whose machine does not let the kubelet keep pods apart in every way: what its
 pods go without."""
 
 NO_PRESSURE = (
@@ -241,7 +241,7 @@ class RegisteredNode:
         await self._renew(created.metadata.uid)
 
     def _differs(self, node: core.Node) -> bool:
-        """Whether somebody else's write, or an agent before this one, left something that is not
+        """Whether somebody else's write, or a kubelet before this one, left something that is not
         true."""
         have = {c.type: c.status for c in node.status.conditions}
         return (

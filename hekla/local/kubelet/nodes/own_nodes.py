@@ -1,6 +1,6 @@
-"""The names of the nodes that this agent has registered, in a file of its directory.
+"""The names of the nodes that this kubelet has registered, in a file of its directory.
 
-An agent that is started with fewer nodes, or under another name, is the only one that knows that
+A kubelet that is started with fewer nodes, or under another name, is the only one that knows that
 the others are gone: their objects say Ready until their leases have run out.  So it writes down a
 name before it registers the node, and deletes the nodes that it no longer runs before anything
 else.  Their pods are left to the cluster's garbage collector, as with any node.
@@ -22,7 +22,7 @@ from hekla.kube.http.client import TransportError
 from hekla.local.kubelet.nodes import machine
 from hekla.local.kubelet.records import write_atomically
 
-log = logging.getLogger("agent.nodes")
+log = logging.getLogger("kubelet.nodes")
 
 FAKE_NAME = "fake-node"
 RETRY = 0.2
@@ -43,13 +43,13 @@ def fake_names(count: int, base: str = FAKE_NAME) -> list[str]:
 
 
 class OwnNodes:
-    """The file in an agent's directory."""
+    """The file in a kubelet's directory."""
 
     def __init__(self, root: Path) -> None:
         self.path = root / "nodes.json"
 
     def names(self) -> list[str]:
-        """The nodes that an agent here has registered and not removed; none where nothing readable
+        """The nodes that a kubelet here has registered and not removed; none where nothing readable
         was left."""
         try:
             return msgspec.json.decode(self.path.read_bytes(), type=list[str])

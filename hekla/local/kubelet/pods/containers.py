@@ -1,5 +1,5 @@
 """One container of a pod through all its instances: what it is, how it ended, how long it backs
-off, and how an agent finds it again."""
+off, and how a kubelet finds it again."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ def restore(
     host: Host,
     on_end: Callable[[Instance], None],
 ) -> bool:
-    """Restore what an earlier agent has done for a container.  False where it had not started it."""
+    """Restore what an earlier kubelet has done for a container.  False where it had not started it."""
     slots = [slot for slot in directory.slots() if slot.container == container.spec.name]
     uid = pod.metadata.uid
     reported = next(

@@ -63,7 +63,7 @@ class PodContainers:
         return any(container.running for container in self)
 
     def restore(self) -> bool:
-        """Find again what an agent before this one has started; False where it had not begun."""
+        """Find again what a kubelet before this one has started; False where it had not begun."""
         begun = False
         for container in self:
             if self._restore(container):
@@ -152,7 +152,7 @@ class PodContainers:
         """Start a container if it should run and does not.  Gives the seconds until it should be
         looked at again."""
         if container.running:
-            if container.prober is None:  # an agent before this one has started it
+            if container.prober is None:  # a kubelet before this one has started it
                 self._probe(container)
             return LONGEST_BACK_OFF
         view, policy = container.view, self._context.pod.spec.restart_policy

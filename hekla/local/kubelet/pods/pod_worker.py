@@ -36,7 +36,7 @@ from hekla.local.kubelet.records import PodDirectory
 from hekla.local.kubelet.volumes import volumes
 from hekla.local.kubelet.volumes.mounting import Mounting
 
-log = logging.getLogger("agent.pod")
+log = logging.getLogger("kubelet.pod")
 
 
 class PodWorker:
@@ -82,7 +82,7 @@ class PodWorker:
         """Its containers have ended for good: what it asked for is free, though its object is still
         there."""
         self._final = pod.status.phase in FINAL
-        """Succeeded or Failed was reported, perhaps by an agent that died before the object was
+        """Succeeded or Failed was reported, perhaps by a kubelet that died before the object was
         deleted: nothing runs, nothing starts."""
         self._node_shuts_down = False
         self.task: asyncio.Task[None] | None = None
@@ -105,7 +105,7 @@ class PodWorker:
         self.task = asyncio.create_task(self._live(), name=f"pod {self.key}")
 
     def restore(self) -> None:
-        """Take up what an agent before this one has begun."""
+        """Take up what a kubelet before this one has begun."""
         record = self.directory.record()
         restored = self.containers.restore()
         if restored or record is not None or self.pod.status.start_time:

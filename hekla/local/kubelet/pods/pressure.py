@@ -19,7 +19,7 @@ from hekla.api.text import quantity
 from hekla.local.kubelet.pods.pod_worker import PodWorker
 from hekla.local.kubelet.runtime import memory_limits
 
-log = logging.getLogger("agent.pressure")
+log = logging.getLogger("kubelet.pressure")
 
 CHECK_INTERVAL = 2.0
 CLEARED_AFTER = 10.0

@@ -30,7 +30,7 @@ class Ended:
 
 @dataclass(slots=True)
 class ContainerView:
-    """One container as the agent knows it.  Running when `running_since` is set, else ended, else
+    """One container as the kubelet knows it.  Running when `running_since` is set, else ended, else
     waiting."""
 
     name: str
@@ -76,7 +76,7 @@ class ContainerView:
 
 @dataclass(slots=True)
 class PodView:
-    """A pod as the agent knows it."""
+    """A pod as the kubelet knows it."""
 
     inits: list[ContainerView] = field(default_factory=list)
     mains: list[ContainerView] = field(default_factory=list)
@@ -257,7 +257,7 @@ def names(text: str, views: Iterable[ContainerView]) -> str:
 def conditions(
     pod: core.Pod, view: PodView, now_phase: str, old: Sequence[core.PodCondition], now: float
 ) -> list[Json]:
-    """The conditions that are the agent's to report."""
+    """The conditions that are the kubelet's to report."""
     before = {c.type: c for c in old}
     generation = pod.metadata.generation
 
@@ -331,7 +331,7 @@ def conditions(
 
 
 def status(pod: core.Pod, view: PodView, old: Sequence[core.PodCondition], now: float) -> Json:
-    """The whole of what the agent reports, as the `status` of a strategic merge patch."""
+    """The whole of what the kubelet reports, as the `status` of a strategic merge patch."""
     now_phase = phase(view, pod.spec.restart_policy)
     found: Json = {
         "phase": now_phase,

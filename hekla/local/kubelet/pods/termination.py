@@ -29,7 +29,7 @@ class Termination:
         self._probing = probing
         self._taken_up = time.time()
         self.restored = False
-        """An agent before this one had begun with the pod."""
+        """A kubelet before this one had begun with the pod."""
         self.evicted = ""
         """Why the node ends the pod; empty while it does not."""
         self.began: float | None = None
@@ -76,7 +76,7 @@ class Termination:
     def _beginning(self) -> float:
         now = time.time()
         deleted = self._context.pod.metadata.deletion_timestamp
-        if self.restored and deleted:  # the agent before this one may have begun already
+        if self.restored and deleted:  # the kubelet before this one may have begun already
             return min(now, instant(deleted) - self.grace())
         return now
 

@@ -1,8 +1,8 @@
 """Limits by control groups, version 1 or 2, where this user may create them.
 
-Version 2: the agent moves into a leaf of the group that it was started in, so that controllers can
+Version 2: the kubelet moves into a leaf of the group that it was started in, so that controllers can
 be enabled for its siblings, and creates a group there for each container. Version 1: a group in
-each of the hierarchies `memory` and `cpu`, below the agent's own. A container without limits and
+each of the hierarchies `memory` and `cpu`, below the kubelet's own. A container without limits and
 requests gets no group. If the kernel refuses, the survey says why, and `memory_limits.py` watches
 memory instead.
 """
@@ -92,7 +92,7 @@ def legacy(root: Path, lines: list[str]) -> tuple[Base | None, str]:
 
 
 class Groups:
-    """The groups of an agent's containers."""
+    """The groups of a kubelet's containers."""
 
     def __init__(self, version: int, directories: tuple[Path, ...]) -> None:
         self.version = version
@@ -105,8 +105,8 @@ class Groups:
         try:
             if base.version == 2:
                 top = base.directories[0]
-                (top / "hekla-agent").mkdir(exist_ok=True)
-                (top / "hekla-agent" / "cgroup.procs").write_text(str(os.getpid()))
+                (top / "hekla-kubelet").mkdir(exist_ok=True)
+                (top / "hekla-kubelet" / "cgroup.procs").write_text(str(os.getpid()))
                 (top / "cgroup.subtree_control").write_text(
                     " ".join(f"+{name}" for name in CONTROLLERS)
                 )
@@ -174,7 +174,7 @@ class Groups:
 
     def forget(self, uid: str, container: str, attempt: int) -> None:
         """Remove the groups of a container that has ended, once the kernel has released its last
-        process. The next agent removes those that are left after `REMOVAL_ATTEMPTS`. Needs a
+        process. The next kubelet removes those that are left after `REMOVAL_ATTEMPTS`. Needs a
         running event loop."""
         for directory in self.directories:
             _remove(directory / f"{uid}-{container}-{attempt}", REMOVAL_ATTEMPTS)
@@ -212,7 +212,7 @@ def settings(version: int, container: core.Container) -> Iterator[dict[str, str]
 
 
 def sweep(root: Path) -> None:
-    """Remove empty groups that an agent of this directory has left."""
+    """Remove empty groups that a kubelet of this directory has left."""
     base, _ = find()
     for directory in base.directories if base is not None else ():
         place = directory / name_of(root)

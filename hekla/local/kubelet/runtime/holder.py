@@ -1,4 +1,4 @@
-"""Holds the other end of a container's standard input or terminal, so that both outlive the agent.
+"""Holds the other end of a container's standard input or terminal, so that both outlive the kubelet.
 
 Run as a script with nothing but the standard library, one process beside each container that has
 `stdin` or `tty`:

@@ -3,7 +3,7 @@
 Each stream is complete and in order in its own file. The order between the files comes from notes
 of when each file grew (logs.py), line by line. If lines alternate, each has its own note. If
 several lines of one stream are written between two lines of the other within one round of notes, a
-hundredth of a second, they may appear too early. Without an agent there are no notes, and the file
+hundredth of a second, they may appear too early. Without a kubelet there are no notes, and the file
 that was written last comes last.
 """
 

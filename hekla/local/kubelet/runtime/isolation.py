@@ -1,4 +1,4 @@
-"""What this machine allows the agent to use for isolating pods, found out at start by trying.
+"""What this machine allows the kubelet to use for isolating pods, found out at start by trying.
 
 None of it is required: without it users lose what `survey` names. `hekla doctor` prints the survey.
 Reference: local-cluster 8.12.
@@ -42,7 +42,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """What the agent may use."""
+    """What the kubelet may use."""
 
     namespaces: tuple[str, ...] = ()
     """Of user, mount, uts and pid, as Launch takes them."""
@@ -58,7 +58,7 @@ class Isolation:
 
     def without(self, wanted: str = "auto") -> str:
         """The isolation that pods lack, as text for the annotation of their node. `wanted` is the
-        agent's flag --isolation."""
+        kubelet's flag --isolation."""
         missing = [finding.name for finding in self.findings if not finding.available]
         if wanted == "none":
             missing = [
@@ -244,7 +244,7 @@ def detect() -> Isolation:
 
 
 def survey() -> list[Finding]:
-    """What `hekla doctor` prints about the node agent."""
+    """What `hekla doctor` prints about the kubelet."""
     return list(detect().findings)
 
 

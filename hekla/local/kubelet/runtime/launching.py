@@ -173,7 +173,7 @@ class Launching:
         host = self.host
         if not host.preload or self.network_namespace or self.pod.spec.host_network:
             return ""
-        # At its own path: a volume may be mounted over the agent's directory.
+        # At its own path: a volume may be mounted over the kubelet's directory.
         if host.isolation.mounts:
             mounts.append((host.preload, preload.MOUNT_PATH, True))
             return preload.MOUNT_PATH

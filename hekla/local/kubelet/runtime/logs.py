@@ -3,7 +3,7 @@
 Containers write directly to their files, so nothing is lost or reordered if a process is killed,
 and no process is in between. The price is that lines have no time. So whenever `Clock` sees a file
 grow it notes the new size and the time; a line gets the time of the first note after it. What was
-written while no agent ran gets the file's modification time.
+written while no kubelet ran gets the file's modification time.
 
 A log that is too long is not rotated, because its writer has it open. Instead its oldest part is
 released in place (a hole in the file), after a note of where the log now begins. Offsets stay the
@@ -29,7 +29,7 @@ from pathlib import Path
 from hekla.api.text.times import nano_stamp
 from hekla.local.kubelet.records import Slot, write_atomically
 
-log = logging.getLogger("agent.logs")
+log = logging.getLogger("kubelet.logs")
 
 NOTE = struct.Struct("<QQ")
 """(length of the log in bytes, nanoseconds since the epoch)."""

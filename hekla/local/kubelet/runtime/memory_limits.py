@@ -13,7 +13,7 @@ import os
 
 from hekla.local.kubelet.runtime.runtime import Instance, Runtime, children_of
 
-log = logging.getLogger("agent")
+log = logging.getLogger("kubelet")
 
 CHECK_INTERVAL = 0.5
 PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")

@@ -3,7 +3,7 @@ their programs load.
 
 Pods that share the machine's network would take each other's ports, and without their own hosts
 file only Python programs would know the names of other pods. `substitutes/addresses.c` changes the
-few calls that matter. It is compiled when the agent starts; without a C compiler pods do without it
+few calls that matter. It is compiled when the kubelet starts; without a C compiler pods do without it
 (decision 0176).
 """
 

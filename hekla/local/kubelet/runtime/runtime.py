@@ -1,7 +1,7 @@
 """Containers as processes: starts each container once, notices its end, and adopts it after the
-agent was killed.
+kubelet was killed.
 
-The agent is not an ancestor of the containers (see spawner.py). It follows their shims by pidfd,
+The kubelet is not an ancestor of the containers (see spawner.py). It follows their shims by pidfd,
 which does not confuse a reused pid; without pidfds it polls ten times a second. The state is always
 read from the slot on disk; nothing in this module would be missed after a restart.
 """
@@ -27,7 +27,7 @@ from hekla.local.kubelet.records import MEMORY, Claim, Exit, Launch, Slot, name_
 from hekla.local.kubelet.runtime import cgroups
 from hekla.local.machine.processes import start_of
 
-log = logging.getLogger("agent.runtime")
+log = logging.getLogger("kubelet.runtime")
 
 SPAWNER = Path(__file__).with_name("spawner.py")
 POLL_INTERVAL = 0.1
@@ -102,7 +102,7 @@ class Runtime:
 
     def __init__(self, root: Path = Path()) -> None:
         self._root = root
-        """The agent's directory, on the spawner's command line, so that one sees whose it is."""
+        """The kubelet's directory, on the spawner's command line, so that one sees whose it is."""
         self._spawner: subprocess.Popen[bytes] | None = None
         self._answers: dict[int, asyncio.Future[str]] = {}
         self._last = 0
@@ -322,9 +322,9 @@ def kill_shim(claim: Claim) -> None:
 
 
 def stop_all(root: Path, grace: float = 2.0) -> int:
-    """Stop all containers that an agent with this directory has left running; returns how many.
+    """Stop all containers that a kubelet with this directory has left running; returns how many.
 
-    For `hekla down`, after the agent has ended. Each has `grace` seconds between SIGTERM and
+    For `hekla down`, after the kubelet has ended. Each has `grace` seconds between SIGTERM and
     SIGKILL.
     """
     claims: list[tuple[Slot, Claim]] = []

@@ -1,9 +1,9 @@
-"""Starts containers: a small process beside the agent that forks cheaply and makes the namespaces.
+"""Starts containers: a small process beside the kubelet that forks cheaply and makes the namespaces.
 
 Run as a script with nothing but the standard library, because what it imports every fork pays for.
 It reads lines `<id> <slot directory>` and answers `<id> <pid> <start>` or `<id> ! <message>`.  Each
 container becomes two processes: the command, and above it a shim, a shell that waits for it and
-writes its exit code into the slot.  So the spawner and the agent may both be killed: containers run
+writes its exit code into the slot.  So the spawner and the kubelet may both be killed: containers run
 on, their output goes straight to their files, and their exit codes are kept.
 
 The order in `begin` matters: everything that can fail comes before the claim, except looking up the
@@ -375,7 +375,7 @@ def myself() -> tuple[int, str]:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return pid, f"{start}@{file.read().strip()}"
     except OSError:
-        return os.getpid(), "-"  # no /proc: the agent completes it
+        return os.getpid(), "-"  # no /proc: the kubelet completes it
 
 
 def oldest() -> str:
@@ -473,7 +473,7 @@ def begin(slot: str, answer: Callable[[str], None]) -> None:
     if tty:
         own_terminal(launch.get("user"), leader="pid" not in namespaces)
     become(launch)
-    # Not before: an agent that has died must not take this child with it.
+    # Not before: a kubelet that has died must not take this child with it.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     shim = SHIM_AT_TERMINAL if tty else SHIM
     script = shim if "pid" in namespaces else shim + SWEEP
@@ -574,7 +574,7 @@ def fail(directory: int, result: int, message: str) -> NoReturn:
 
 
 def serve() -> None:
-    """Start containers on request until the agent has ended."""
+    """Start containers on request until the kubelet has ended."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the children
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
@@ -595,18 +595,18 @@ def serve() -> None:
 
 def become_container(number: str, slot: str) -> None:
     """What the child does, from the fork to the shim or to an error."""
-    # Descriptor 1 becomes the log; the copy of the agent's pipe closes itself on exec.
+    # Descriptor 1 becomes the log; the copy of the kubelet's pipe closes itself on exec.
     out = duplicate(1)
 
     def answer(text: str) -> None:
         try:
             os.write(out, f"{number} {text}\n".encode())
         except BrokenPipeError:
-            pass  # the agent has died; the next one reads the slot
+            pass  # the kubelet has died; the next one reads the slot
 
     try:
         begin(slot, answer)
-    except BaseException as error:  # in the forked child: the agent must be told of any error
+    except BaseException as error:  # in the forked child: the kubelet must be told of any error
         message = str(error.strerror or error) if isinstance(error, OSError) else repr(error)
         answer("! " + message.replace("\n", " "))
     finally:

@@ -16,7 +16,7 @@ from hekla.local.kubelet.streaming.execution import process_of
 from hekla.local.kubelet.streaming.remote import SUCCESS, ExecOptions, Terminal, failed
 from hekla.local.kubelet.streaming.wire import Lost
 
-log = logging.getLogger("agent.streams")
+log = logging.getLogger("kubelet.streams")
 
 
 async def attach(slot: Slot, options: ExecOptions, terminal: Terminal, clock: Clock) -> None:

@@ -1,6 +1,6 @@
 """The way to a container's standard input and terminal, which a process beside the container holds.
 
-Containers outlive the agent, so the other end of their terminal cannot be the agent's.  The spawner
+Containers outlive the kubelet, so the other end of their terminal cannot be the kubelet's.  The spawner
 leaves a small process, the console, with each container that has `stdin` or `tty` (spawner.py,
 `Console`); it listens on a socket in the slot.  What is spoken there: to the console, frames of one
 letter and a length (`i` input, `e` end of input, `r` rows and columns); from it, the bare output of

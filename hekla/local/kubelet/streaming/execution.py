@@ -23,7 +23,7 @@ from hekla.local.kubelet.runtime.spawner import ERRORS
 from hekla.local.kubelet.streaming.remote import ExecOptions, Terminal, exited, failed
 from hekla.local.kubelet.streaming.wire import Lost
 
-log = logging.getLogger("agent.streams")
+log = logging.getLogger("kubelet.streams")
 
 CHUNK = 64 * 1024
 CANNOT_RUN_EXIT_CODE = 126

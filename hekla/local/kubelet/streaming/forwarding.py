@@ -19,7 +19,7 @@ from hekla.local.kubelet.records import PodDirectory
 from hekla.local.kubelet.runtime.probes import SPAWNER
 from hekla.local.kubelet.streaming.wire import Inlet, Lost, SpdyWire, Wire
 
-log = logging.getLogger("agent.streams")
+log = logging.getLogger("kubelet.streams")
 
 SPDY_PROTOCOL = "portforward.k8s.io"
 TUNNEL_PROTOCOLS = ("SPDY/3.1+portforward.k8s.io",)

@@ -33,7 +33,7 @@ from hekla.local.kubelet.streaming.remote import (
     Streams,
 )
 
-log = logging.getLogger("agent.streams")
+log = logging.getLogger("kubelet.streams")
 
 PLAIN = "text/plain"
 
@@ -95,7 +95,7 @@ def spdy_answer(protocol: str) -> dict[str, str]:
 
 
 class Streaming:
-    """All stream connections of this agent."""
+    """All stream connections of this kubelet."""
 
     def __init__(self, root: Path, clock: Clock) -> None:
         self._root = root

@@ -14,7 +14,7 @@ from collections import deque
 from hekla.kube.streams.spdy import Event, Session, SpdyError
 from hekla.kube.streams.websocket import WebSocket, WebSocketError
 
-log = logging.getLogger("agent.streams")
+log = logging.getLogger("kubelet.streams")
 
 HIGH_WATER = 1 << 20
 """With so many bytes in the inlets the connection is not read."""

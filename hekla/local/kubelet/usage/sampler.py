@@ -32,7 +32,7 @@ from hekla.local.kubelet.usage.snapshot import (
     Use,
 )
 
-log = logging.getLogger("agent.usage")
+log = logging.getLogger("kubelet.usage")
 
 INTERVAL = 10.0
 FRESH = 1.0
@@ -84,7 +84,7 @@ class Counter:
 
 
 class UsageSampler:
-    """All nodes of one agent share the machine, so each of them shows the machine's own usage."""
+    """All nodes of one kubelet share the machine, so each of them shows the machine's own usage."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Checklist 126 to 144: the node agent, with real processes."""
+"""Checklist 126 to 144: the kubelet, with real processes."""
 
 from __future__ import annotations
 
@@ -568,7 +568,7 @@ def test_item_143_a_deadline(node: Node) -> None:
 
 def test_item_144_a_restart_of_the_agent(node: Node, own: bool) -> None:
     if not own:
-        pytest.skip("the agent of a cluster that is not ours is not ours to kill")
+        pytest.skip("the kubelet of a cluster that is not ours is not ours to kill")
     import os
     import signal
 
@@ -577,14 +577,14 @@ def test_item_144_a_restart_of_the_agent(node: Node, own: bool) -> None:
 
     cluster = Cluster(node.api.kubeconfig.parent)
 
-    def agent() -> int:
+    def kubelet() -> int:
         status = read_status(cluster)
         return (
             next(
                 (
                     process.pid
                     for process in status.processes
-                    if process.name == "agent" and process.ready
+                    if process.name == "kubelet" and process.ready
                 ),
                 0,
             )
@@ -597,9 +597,9 @@ def test_item_144_a_restart_of_the_agent(node: Node, own: bool) -> None:
         node.ns.path("pods", "surviving"), lambda pod: pod["status"]["phase"] != "Pending"
     )
     before = begun["status"]["containerStatuses"][0]
-    killed = agent()
+    killed = kubelet()
     os.kill(killed, signal.SIGKILL)
-    eventually(lambda: agent() not in (0, killed))
+    eventually(lambda: kubelet() not in (0, killed))
     pod = node.ended("surviving")
     after = pod["status"]["containerStatuses"][0]
     assert (after["restartCount"], after["containerID"], state(pod)["exitCode"]) == (
