@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Mapping
 
 from hekla.descheduler.evictions import Eviction, Limits, Steps
 from hekla.descheduler.evictor import Evictor
+from hekla.descheduler.memory import Memory
 from hekla.descheduler.plugins.low_utilization import cool_nodes
 from hekla.descheduler.plugins.registry import PLUGINS
 from hekla.descheduler.policy.policy import LOAD_AWARE, Policy, Profile
@@ -33,10 +34,12 @@ def cycle(
     *,
     usages: Usages | None = None,
     settling: Mapping[str, float] | None = None,
+    memory: Memory | None = None,
     clock: Callable[[], float] = lambda: 0.0,
 ) -> Steps:
     """Yield what is to be evicted.  `clock` is read for the duration of plugins; `settling` as in
-    View."""
+    View; `memory`: of earlier cycles."""
+    memory = Memory() if memory is None else memory
     view = View(tables, now, policy.nodes, settling)
     if len(view.nodes) <= 1:
         report.skipped = (
@@ -44,6 +47,7 @@ def cycle(
             "So aborting.."
         )
         return
+    report.returns = memory.returns.look(tables, now, policy.back_off)
     limits = Limits.of(policy)
     for profile in policy.profiles:
         of_profile = {
@@ -55,7 +59,7 @@ def cycle(
         if evictor.problem:
             report.problems.append(f"profile {profile.name} evicts nothing: {evictor.problem}")
             continue
-        session = Session(profile, view, evictor, limits, report, of_profile)
+        session = Session(profile, view, evictor, limits, report, of_profile, memory)
         if not (yield from _plugins(session, profile.deschedule, clock)):
             log.error("the balance plugins of profile %s are left out of this cycle", profile.name)
             continue

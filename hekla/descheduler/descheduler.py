@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import time
 from collections.abc import Callable
 from typing import Any
 
 from hekla.api.kubernetes import core
+from hekla.api.text.times import stamp
 from hekla.api.trees import Json
 from hekla.descheduler.cycle import cycle
 from hekla.descheduler.evictions import Eviction, Outcome
 from hekla.descheduler.informers import Informers
+from hekla.descheduler.memory import Memory
 from hekla.descheduler.metrics import Metrics
 from hekla.descheduler.policy.policy import Policy, PolicyError
 from hekla.descheduler.policy.reader import read_file
+from hekla.descheduler.returns import Return
 from hekla.descheduler.session import Report
 from hekla.descheduler.sources import Sources
 from hekla.descheduler.tables import Pod
@@ -56,6 +60,7 @@ class Descheduler:
         self.me = me
         self.clock = clock
         self.informers = Informers(client, clock)
+        self.memory = Memory()
         self.sources = Sources(client, clock)
 
     async def cycle(self) -> Report | None:
@@ -91,6 +96,7 @@ class Descheduler:
             report,
             usages=usages,
             settling=self.informers.settling,
+            memory=self.memory,
             clock=time.monotonic,
         )
         answer: bool | None = None
@@ -100,6 +106,8 @@ class Descheduler:
             except StopIteration:
                 break
             answer = await self.evict(eviction, policy)
+        for found in report.returns:
+            self._tell_return(found)
         for problem in report.problems:
             log.error("%s", problem)
         if report.skipped:
@@ -113,7 +121,8 @@ class Descheduler:
         limits = sum(
             count
             for (outcome, *_), count in report.evictions.items()
-            if outcome in (Outcome.PER_NODE, Outcome.PER_NAMESPACE, Outcome.TOTAL)
+            if outcome
+            in (Outcome.PER_NODE, Outcome.PER_NAMESPACE, Outcome.PER_OWNER, Outcome.TOTAL)
         )
         log.info(
             "Number of evicted pods: totalEvicted=%d%s heldByLimits=%d seconds=%.3f",
@@ -124,6 +133,17 @@ class Descheduler:
         )
         for (strategy, reason), count in sorted(report.refused.items()):
             log.info("%s left %d pods: %s", strategy, count, reason)
+
+    def _tell_return(self, found: Return) -> None:
+        """On the pod that came back: its owner is left alone there, and until when."""
+        until = "its node has calmed" if math.isinf(found.until) else f"{stamp(found.until)}"
+        often = "once" if found.times == 1 else f"{found.times} times"
+        words = (
+            f"{found.place} come back: one has been evicted and made there again {often}, "
+            f"so the descheduler leaves them alone there until {until}"
+        )
+        log.warning("%s", words)
+        self.recorder.event(reference_of(found.pod), "Warning", "CameBack", words)
 
     def _warn(self, reason: str, message: str) -> None:
         log.error("%s", message)
@@ -146,8 +166,9 @@ class Descheduler:
             )
             return True
         options: dict[str, Any] = {"preconditions": {"uid": pod.uid}}
-        if policy.grace is not None:
-            options["gracePeriodSeconds"] = policy.grace
+        grace = policy.grace if eviction.grace is None else eviction.grace
+        if grace is not None:
+            options["gracePeriodSeconds"] = grace
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",

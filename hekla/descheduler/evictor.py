@@ -15,7 +15,7 @@ from hekla.api.selectors import EVERYTHING, of_object, parse_labels
 from hekla.api.text.durations import seconds
 from hekla.descheduler.fit import Bools
 from hekla.descheduler.policy.arguments import CRITICAL, WHOLE_GROUP, DefaultEvictorArguments
-from hekla.descheduler.tables import Pod
+from hekla.descheduler.tables import SILENT, Pod
 from hekla.descheduler.view import View
 
 GANG = "its gang would fall below minMember"
@@ -43,6 +43,7 @@ class Evictor:
         self.view = view
         self.cool = cool
         self.min_age = seconds(arguments.min_pod_age) if arguments.min_pod_age else 0.0
+        self.longest_min_runtime = seconds(arguments.longest_min_runtime)
         self.selector = (
             EVERYTHING if arguments.label_selector is None else of_object(arguments.label_selector)
         )
@@ -72,7 +73,24 @@ class Evictor:
                     return rule.reason
         if not self.breaks_gang(pod):
             return ""
-        return self.whole_gang_refusal(pod) if self.arguments.gang_policy == WHOLE_GROUP else GANG
+        return self.whole_gang_refusal(pod) if self.goes_whole(pod) else GANG
+
+    def goes_whole(self, pod: Pod) -> bool:
+        """Whether a gang that cannot spare the pod may go as a whole."""
+        return (
+            self.arguments.gang_policy == WHOLE_GROUP
+            and self.view.tables.wishes(pod).semi_preemptible is not True
+        )
+
+    def lacks_runtime(self, pod: Pod) -> bool:
+        """Whether the pod has not run for as long as it, its PodGroup or its PriorityClass says."""
+        tables = self.view.tables
+        length = tables.wishes(pod).min_runtime
+        if length is not None:
+            length = min(length, self.longest_min_runtime)
+        else:
+            length = tables.wishes_of_classes.get(pod.priority_class, SILENT).min_runtime
+        return bool(length) and self.view.now - (pod.started or self.view.now) < (length or 0.0)
 
     def breaks_gang(self, pod: Pod) -> bool:
         """Whether the pod's gang would fall below its minimum."""
@@ -171,5 +189,6 @@ RULES = (
         "pod is younger than minPodAge",
         lambda evictor, pod: pod.age(evictor.view.now) < evictor.min_age,
     ),
+    Rule("pod has not had its minimum runtime", lambda evictor, pod: evictor.lacks_runtime(pod)),
 )  # fmt: skip
-"""Reference: descheduler 9.1, in its order; the last three are the batch system's."""
+"""Reference: descheduler 9.1, in its order; the last four are the batch system's."""

@@ -13,7 +13,7 @@ from hekla.api.kinds import Kind, read_as
 from hekla.api.kubernetes import core, priority
 from hekla.api.meta import key
 from hekla.api.trees import Tree
-from hekla.descheduler.reading import node_of, pod_of
+from hekla.descheduler.reading import node_of, pod_of, wishes_of
 from hekla.descheduler.tables import Tables
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
@@ -55,6 +55,7 @@ class Spec(TypedDict, total=False):
     nodeSelector: Any
     overhead: Any
     priority: Any
+    priorityClassName: Any
     resources: Any
     tolerations: Any
     topologySpreadConstraints: Any
@@ -177,16 +178,21 @@ class Informers:
         self.tables.put_pod(pod_of(tree))
 
     def _priority(self, tree: Tree) -> None:
-        self.tables.priorities[tree["metadata"]["name"]] = int(tree.get("value") or 0)
+        name = tree["metadata"]["name"]
+        self.tables.priorities[name] = int(tree.get("value") or 0)
+        self.tables.wishes_of_classes[name] = wishes_of(tree["metadata"].get("annotations"))
 
     def _no_priority(self, name: str) -> None:
         self.tables.priorities.pop(name, None)
+        self.tables.wishes_of_classes.pop(name, None)
 
     def _group(self, tree: Tree) -> None:
         self.tables.minimum[key(tree)] = int((tree.get("spec") or {}).get("minMember") or 0)
+        self.tables.wishes_of_groups[key(tree)] = wishes_of(tree["metadata"].get("annotations"))
 
     def _no_group(self, name: str) -> None:
         self.tables.minimum.pop(name, None)
+        self.tables.wishes_of_groups.pop(name, None)
 
     # what was evicted
 

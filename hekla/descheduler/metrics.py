@@ -28,6 +28,12 @@ class Metrics:
             ("strategy", "reason"),
             registry=registry,
         )
+        self.returned = Tally(
+            "descheduler_pods_returned",
+            "Pods that came back to the node from which one of their owner had been evicted",
+            ("namespace", "node"),
+            registry=registry,
+        )
         self.budgets = Tally(
             "descheduler_evictions_blocked_by_budget",
             "Evictions that a PodDisruptionBudget did not allow",
@@ -83,6 +89,8 @@ class Metrics:
             self.evicted.labels(*map(str, values)).inc(count)
         for (strategy, reason), count in report.refused.items():
             self.refused.labels(strategy, reason).inc(count)
+        for found in report.returns:
+            self.returned.labels(found.place.namespace, found.place.node).inc()
         self.ratios.values = {
             (("node", node), ("resource", resource)): ratio
             for (node, resource), ratio in report.ratios.items()

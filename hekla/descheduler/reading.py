@@ -3,6 +3,7 @@ understood."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from functools import lru_cache
 from sys import intern
@@ -20,6 +21,7 @@ from hekla.api.text.times import instant
 from hekla.api.trees import Tree
 from hekla.descheduler.tables import (
     CPU,
+    SILENT,
     Amounts,
     AntiAffinity,
     Node,
@@ -28,13 +30,17 @@ from hekla.descheduler.tables import (
     Pod,
     Spread,
     Taint,
+    Wishes,
 )
+from hekla.engine.model.annotations import EVICTION_GRACE, MIN_RUNTIME, SEMI_PREEMPTIBLE
 from hekla.podrules.usage import pod_resources
 
 EVICT = "descheduler.alpha.kubernetes.io/evict"
 MIRROR, SOURCE = "kubernetes.io/config.mirror", "kubernetes.io/config.source"
 PREEMPTABLE, COOLDOWN = "volcano.sh/preemptable", "volcano.sh/cooldown-time"
 GROUP = "scheduling.k8s.io/group-name"
+LONGEST_GRACE = 600.0
+_WISHES = frozenset({MIN_RUNTIME, EVICTION_GRACE, SEMI_PREEMPTIBLE})
 _YES, _NO = (
     frozenset({"true", "True", "TRUE", "1", "t", "T"}),
     frozenset({"false", "False", "FALSE", "0", "f", "F"}),
@@ -113,6 +119,8 @@ def pod_of(tree: Tree) -> Pod:
         marks.get(GROUP) or "",
         _anti_affinity(spec, namespace),
         _spreads(_PACK.encode(spec.get("topologySpreadConstraints") or [])),
+        intern(spec.get("priorityClassName") or ""),
+        wishes_of(marks),
     )  # fmt: skip
 
 
@@ -164,6 +172,26 @@ def _reasons(statuses: Iterable[Tree], *states: str) -> Iterable[str]:
 
 def _truth(text: str | None) -> bool | None:
     return True if text in _YES else False if text in _NO else None
+
+
+def wishes_of(marks: Tree | None) -> Wishes:
+    """What the annotations of calm eviction say; a job's grace has a limit, as in the scheduler's plugin."""
+    if not marks or _WISHES.isdisjoint(marks):
+        return SILENT
+    runtime, grace = (_wish(marks.get(name)) for name in (MIN_RUNTIME, EVICTION_GRACE))
+    return Wishes(
+        runtime,
+        None if grace is None else math.ceil(min(grace, LONGEST_GRACE)),
+        {"true": True, "false": False}.get(marks.get(SEMI_PREEMPTIBLE) or ""),
+    )
+
+
+def _wish(text: str | None) -> float | None:
+    try:
+        found = seconds(text) if text else -1.0
+    except ValueError:
+        return None
+    return found if found >= 0 else None
 
 
 def _length(text: str | None) -> float:

@@ -11,14 +11,20 @@ from hekla.api import meta
 from hekla.api.selectors import of_object
 from hekla.descheduler.evictions import Eviction, Limits, Outcome
 from hekla.descheduler.evictor import GANG, NO_GANG_ROOM, Evictor
-from hekla.descheduler.policy.arguments import WHOLE_GROUP, Namespaces
+from hekla.descheduler.memory import Memory
+from hekla.descheduler.policy.arguments import Namespaces
 from hekla.descheduler.policy.policy import Profile
+from hekla.descheduler.returns import Return
 from hekla.descheduler.tables import Pod
 from hekla.descheduler.usage import Usage
 from hekla.descheduler.view import View
 
 log = logging.getLogger(__name__)
 
+CAME_BACK = "its owner's pods come back to this node"
+GANG_CAME_BACK = "pods of its gang come back to their nodes"
+RENEWING = frozenset({"PodLifeTime", "RemovePodsHavingTooManyRestarts", "RemoveFailedPods"})
+"""Plugins after which a pod may well come back to its node."""
 QOS = {"BestEffort": 0, "Burstable": 1, "Guaranteed": 2}
 
 
@@ -37,6 +43,8 @@ class Report:
     ratios: dict[tuple[str, str], float] = field(default_factory=dict)
     """Node and resource -> what is used of it."""
     problems: list[str] = field(default_factory=list)
+    returns: list[Return] = field(default_factory=list)
+    """Pods that have come back since the last cycle."""
     skipped: str = ""
     """Why there was no cycle."""
 
@@ -58,6 +66,7 @@ class Session:
         limits: Limits,
         report: Report,
         usages: Mapping[str, Usage],
+        memory: Memory,
     ) -> None:
         """`usages`: what each plugin that wants it knows of usage."""
         self.profile = profile
@@ -66,6 +75,7 @@ class Session:
         self.limits = limits
         self.report = report
         self.usages = usages
+        self.memory = memory
         self.strategy = ""
         """The plugin at work."""
 
@@ -95,12 +105,15 @@ class Session:
         """Evict a pod that has a place to go; `destination` is where room is booked for it."""
         if self.view.is_gone(pod):
             return Outcome.REFUSED
+        if self.is_held(pod):
+            self.refuse(pod, CAME_BACK)
+            return Outcome.REFUSED
         if not self.evictor.breaks_gang(pod):
             limit = self.limits.reached(pod)
             if limit is not None:
                 return self._held(pod, limit)
             return (yield from self._send(pod, reason, destination))
-        if self.evictor.arguments.gang_policy != WHOLE_GROUP:
+        if not self.evictor.goes_whole(pod):
             self.refuse(pod, GANG)
             return Outcome.REFUSED
         return (yield from self._evict_gang(pod, reason))
@@ -108,6 +121,9 @@ class Session:
     def _evict_gang(self, pod: Pod, reason: str) -> Generator[Eviction, bool, Outcome]:
         """Evict all members or none; what the API server refuses after the first one cannot be helped."""
         gang = self.view.gang(pod)
+        if any(self.is_held(member) for member in gang):
+            self.refuse(pod, GANG_CAME_BACK)
+            return Outcome.REFUSED
         rows: list[int] | list[None] | None = [None] * len(gang)
         if self.evictor.asks_for_room:
             rows = self.view.fit.destinations(gang, self.evictor.among)
@@ -129,6 +145,15 @@ class Session:
                 break
         return first
 
+    @property
+    def moves(self) -> bool:
+        """Whether the plugin at work wants pods elsewhere; others want them new."""
+        return self.strategy not in RENEWING
+
+    def is_held(self, pod: Pod) -> bool:
+        """Whether the pod's owner is left alone on the node, because its pods come back."""
+        return self.moves and self.memory.returns.held_until(pod, self.view.now) > 0
+
     def _held(self, pod: Pod, limit: Outcome) -> Outcome:
         log.debug("%s stays on %s: %s", pod.key, pod.node, limit)
         self.report.evictions[limit, self.strategy, pod.namespace, pod.node] += 1
@@ -137,11 +162,14 @@ class Session:
     def _send(
         self, pod: Pod, reason: str, destination: int | None
     ) -> Generator[Eviction, bool, Outcome]:
-        taken = yield Eviction(pod, self.strategy, self.profile.name, reason)
+        grace = self.view.tables.wishes(pod).grace
+        taken = yield Eviction(pod, self.strategy, self.profile.name, reason, grace)
         outcome = Outcome.EVICTED if taken else Outcome.FAILED
         if taken:
             self.limits.count(pod)
             self.view.evicted(pod, destination)
+            if self.moves:
+                self.memory.returns.evicted(pod, self.view.tables, self.view.now)
         self.report.evictions[outcome, self.strategy, pod.namespace, pod.node] += 1
         return outcome
 

@@ -75,6 +75,19 @@ class Spread(NamedTuple):
     hard: bool
 
 
+class Wishes(NamedTuple):
+    """What a pod, a PodGroup or a PriorityClass says with the annotations of calm eviction.  Seconds; None where
+    it says nothing that can be understood."""
+
+    min_runtime: float | None = None
+    grace: int | None = None
+    semi_preemptible: bool | None = None
+    """Whether only what is above its gang's minimum is evicted."""
+
+
+SILENT = Wishes()
+
+
 @dataclass(slots=True)
 class Node:
     """A node."""
@@ -135,6 +148,8 @@ class Pod:
     """Name of its PodGroup."""
     anti_affinity: tuple[AntiAffinity, ...] = ()
     spreads: tuple[Spread, ...] = ()
+    priority_class: str = ""
+    wishes: Wishes = SILENT
 
     @property
     def key(self) -> str:
@@ -172,6 +187,8 @@ class Tables:
         """`minMember` of each PodGroup."""
         self.priorities: dict[str, int] = {}
         """The value of each PriorityClass."""
+        self.wishes_of_groups: dict[str, Wishes] = {}
+        self.wishes_of_classes: dict[str, Wishes] = {}
         for node in nodes:
             self.put_node(node)
         for pod in pods:
@@ -194,6 +211,17 @@ class Tables:
             self.members.setdefault(pod.group_key, {})[pod.key] = pod
         if pod.counts:
             self._count(pod, 1)
+
+    def wishes(self, pod: Pod) -> Wishes:
+        """What the pod says, or else its PodGroup."""
+        own, group = pod.wishes, self.wishes_of_groups.get(pod.group_key)
+        if group is None:
+            return own
+        return Wishes(
+            group.min_runtime if own.min_runtime is None else own.min_runtime,
+            group.grace if own.grace is None else own.grace,
+            group.semi_preemptible if own.semi_preemptible is None else own.semi_preemptible,
+        )
 
     def drop_pod(self, key: str) -> None:
         pod = self.pods.pop(key, None)

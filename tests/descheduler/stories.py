@@ -14,6 +14,7 @@ from hekla.api.kubernetes.placement import (
 from hekla.api.selectors import EVERYTHING, of_map
 from hekla.descheduler.cycle import cycle
 from hekla.descheduler.evictions import Eviction
+from hekla.descheduler.memory import Memory
 from hekla.descheduler.policy.policy import Policy
 from hekla.descheduler.policy.reader import read
 from hekla.descheduler.session import Report
@@ -122,6 +123,8 @@ def run(
     *,
     taken: Callable[[Eviction], bool] = lambda _: True,
     settling: Mapping[str, float] | None = None,
+    memory: Memory | None = None,
+    now: float = NOW,
 ) -> Ran:
     """A cycle whose evictions the API server takes, unless `taken` says no; every plugin is told the
     same usage."""
@@ -131,7 +134,7 @@ def run(
         for name in one.balance:
             if usage is not None:
                 usages[one.name, name] = usage
-    steps = cycle(policy, tables, NOW, report, usages=usages, settling=settling)
+    steps = cycle(policy, tables, now, report, usages=usages, settling=settling, memory=memory)
     answer: bool | None = None
     while True:
         try:

@@ -224,8 +224,14 @@ async def test_an_overloaded_node_is_relieved(live: Live) -> None:
         await descheduler.shows(
             f'descheduler_pods_evicted{{namespace="default",node="{HOT}",result="success",strategy="LoadAware"}} 1.0'
         )
+        # its scheduler likes the hot node
+        await live.pod("r-back", HOT, "3")
+        event = await live.cluster.event("r-back", "CameBack")
+        assert event.message.startswith(
+            f"pods of ReplicaSet default/web on node {HOT} come back: one has been evicted and made there again once, so"
+        )
     assert descheduler.process.returncode == 0
-    assert await live.names() == {"r-b", "r-c", "r-d", "r-mild", "r-cool"}
+    assert await live.names() == {"r-b", "r-c", "r-d", "r-back", "r-mild", "r-cool"}
     await live.clear()
 
 

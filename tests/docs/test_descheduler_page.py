@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import re
+from math import inf
 from pathlib import Path
 
 import pytest
 
 from hekla.descheduler.daemon import FLAGS
+from hekla.descheduler.memory import Memory
 from hekla.descheduler.metrics import Metrics
 from hekla.descheduler.plugins.registry import PLUGINS
 from hekla.descheduler.policy.policy import REGISTRY, PolicyError
 from hekla.descheduler.policy.reader import read
+from hekla.descheduler.returns import STANDARD
 from hekla.descheduler.tables import Tables
-from tests.descheduler.stories import measured, node, pod, run
+from hekla.descheduler.usage import Usage
+from hekla.monitoring.cluster_metrics import Sample
+from tests.descheduler.stories import NOW, measured, node, pod, run
 
 PAGE = (Path(__file__).parents[2] / "docs/descheduler.md").read_text()
-(POLICY,) = re.findall(r"```yaml\n(apiVersion:.*?)```", PAGE, re.DOTALL)
+POLICY, CALM = re.findall(r"```yaml\n(apiVersion:.*?)```", PAGE, re.DOTALL)
 
 
 def rows(title: str) -> list[list[str]]:
@@ -36,6 +41,31 @@ def test_the_policy_of_the_page_evicts_as_the_page_says() -> None:
     assert eviction.pod.name == "busy"
     said = f"Normal  {eviction.strategy}  pod evicted from n1 node by the descheduler: {eviction.reason}"
     assert said in PAGE
+
+
+def test_the_calm_policy_of_the_page_does_what_the_page_says() -> None:
+    policy, memory = read(CALM), Memory()
+    assert policy.back_off == STANDARD
+    assert [policy.back_off.after(times) / 60 for times in range(1, 7)] == [5, 10, 20, 40, 80, 160]
+    assert policy.back_off.after(7) == inf
+    labels = {"accelerator": "nvidia"}
+    nodes = [
+        node("g1", 10000, labels=labels),
+        node("g2", 10000, labels=labels),
+        node("n1", 10000),
+        node("n2", 10000),
+    ]
+    tables = Tables(
+        nodes, [pod(f"{at}-{number}", at, 100) for at in ("g1", "n1") for number in range(3)]
+    )
+    evicted = []
+    for moment in range(3):
+        nodes_of = {"g1": 9000, "g2": 1000, "n1": 9000, "n2": 1000}
+        usage = Usage({name: Sample(cpu, 0.0, NOW + moment) for name, cpu in nodes_of.items()})
+        evicted.append(len(run(policy, tables, usage, memory=memory).names))
+    assert evicted == [0, 0, 2], (
+        "only n1 is over a target, at the third measurement, and two of an owner may go"
+    )
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,16 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 
 from hekla.api.selectors import parse_labels
-from hekla.descheduler.classification import Class, completed, loads, nothing_to_do
+from hekla.descheduler.classification import Class, Load, completed, loads, nothing_to_do
 from hekla.descheduler.evictions import Steps
 from hekla.descheduler.fit import Bools
 from hekla.descheduler.plugins.draining import Draining, amounts_text, hot, requested, say
-from hekla.descheduler.policy.arguments import LoadAwareArguments, LowNodeUtilizationArguments
+from hekla.descheduler.policy.arguments import (
+    Band,
+    LoadAwareArguments,
+    LowNodeUtilizationArguments,
+    NodePool,
+)
 from hekla.descheduler.session import Session, by_importance
 from hekla.descheduler.tables import CPU, MEMORY, PODS, Amounts, Node, Pod
 from hekla.descheduler.usage import Usage
@@ -37,7 +42,8 @@ def load_aware(session: Session, arguments: LoadAwareArguments) -> Steps:
     if not usage.nodes:
         _nothing_measured(session, usage)
         return
-    yield from _low(session, arguments, nodes, usage, arguments.order == "usage")
+    for pool, members in pooled(nodes, arguments):
+        yield from _low(session, arguments, pool, members, usage, arguments.order == "usage")
 
 
 def low_node_utilization(session: Session, arguments: LowNodeUtilizationArguments) -> Steps:
@@ -45,7 +51,18 @@ def low_node_utilization(session: Session, arguments: LowNodeUtilizationArgument
     if usage is not None and not usage.nodes:
         _nothing_measured(session, usage)
         return
-    yield from _low(session, arguments, session.view.nodes, usage, False)
+    yield from _low(session, arguments, arguments, session.view.nodes, usage, False)
+
+
+def pooled(
+    nodes: Iterable[Node], arguments: LoadAwareArguments
+) -> Iterator[tuple[NodePool, list[Node]]]:
+    """Each pool with its nodes: a node is in the first one that selects it."""
+    left = list(nodes)
+    for pool in arguments.pools():
+        selector = parse_labels(pool.node_selector)
+        yield pool, [node for node in left if selector.matches(node.labels)]
+        left = [node for node in left if not selector.matches(node.labels)]
 
 
 def _nothing_measured(session: Session, usage: Usage) -> None:
@@ -57,15 +74,14 @@ def _nothing_measured(session: Session, usage: Usage) -> None:
 def _low(
     session: Session,
     arguments: LoadAwareArguments | LowNodeUtilizationArguments,
+    band: Band,
     nodes: Iterable[Node],
     usage: Usage | None,
     usage_first: bool,
 ) -> Steps:
     """`usage`: what was measured; None to go by requests."""
     view = session.view
-    low, high = completed(
-        arguments.thresholds, arguments.target_thresholds, arguments.use_deviation_thresholds
-    )
+    low, high = completed(band.thresholds, band.target_thresholds, band.use_deviation_thresholds)
     log.info("Criteria for a node under utilization: %s", amounts_text(low))
     log.info("Criteria for a node above target utilization: %s", amounts_text(high))
     measured = by_requests(view, nodes) if usage is None else by_usage(view, nodes, usage)
@@ -73,23 +89,23 @@ def _low(
         if usage is not None and node.name not in usage.nodes:
             session.report.classes[node.name, session.strategy] = Class.UNKNOWN
     classed = [
-        (load, load.classed())
-        for load in loads(measured, low, high, arguments.use_deviation_thresholds)
+        (load, load.classed()) for load in loads(measured, low, high, band.use_deviation_thresholds)
     ]
     say(session, classed)
     under = [load for load, kind in classed if kind is Class.UNDER]
     over = [load for load, kind in classed if kind is Class.OVER]
     log.info("Number of underutilized nodes: %d, of overutilized nodes: %d", len(under), len(over))
+    ripe = lasting(session, band, classed, usage)
     if idle := nothing_to_do(len(under), len(over), len(classed), arguments.number_of_nodes):
         log.info("%s", idle)
         return
     if usage is not None:
-        for load in [one for one in over if settling(view, one.node, usage.nodes[one.node.name])]:
+        for load in [one for one in ripe if settling(view, one.node, usage.nodes[one.node.name])]:
             log.info("node %s is not drained further before its next measurement", load.node.name)
-            over.remove(load)
+            ripe.remove(load)
     cost = requested if usage is None else cost_by(usage.pods)
     yield from Draining(
-        sources=sorted(over, key=lambda load: -load.overshoot()),
+        sources=sorted(ripe, key=lambda load: -load.overshoot()),
         destinations=under,
         cost=cost,
         order=lambda pod, load: order_of(
@@ -99,6 +115,32 @@ def _low(
         reason=hot,
         excluded=arguments.evictable_namespaces,
     ).run(session)
+
+
+def lasting(
+    session: Session, band: Band, classed: Iterable[tuple[Load, Class]], usage: Usage | None
+) -> list[Load]:
+    """The nodes that were over-used often enough in a row."""
+    condition, found = band.anomaly_condition, []
+    for load, kind in classed:
+        name, hot = load.node.name, kind is Class.OVER
+        measured = session.view.now if usage is None else usage.nodes[name].at
+        times = session.memory.heat.see(
+            (session.profile.name, session.strategy, name),
+            hot,
+            measured,
+            condition.consecutive_normalities,
+        )
+        if hot and times >= condition.consecutive_abnormalities:
+            found.append(load)
+        elif hot:
+            log.info(
+                "node %s is over its target for the %d. time of %d; it is looked at again",
+                name,
+                times,
+                condition.consecutive_abnormalities,
+            )
+    return found
 
 
 def by_requests(view: View, nodes: Iterable[Node]) -> Measured:
@@ -186,17 +228,16 @@ def cool_nodes(view: View, arguments: LoadAwareArguments, usage: Usage) -> Bools
     """The rows of measured nodes that are not over-used: where LoadAware's `nodeFit` wants evicted
     pods to fit.  Reference: descheduler 8.4."""
     selector = parse_labels(arguments.node_selector)
-    low, high = completed(
-        arguments.thresholds, arguments.target_thresholds, arguments.use_deviation_thresholds
-    )
     nodes = [node for node in view.fit.nodes if selector.matches(node.labels)]
-    cool = {
-        load.node.name
-        for load in loads(
-            by_usage(view, nodes, usage), low, high, arguments.use_deviation_thresholds
+    cool: set[str] = set()
+    for pool, members in pooled(nodes, arguments):
+        low, high = completed(
+            pool.thresholds, pool.target_thresholds, pool.use_deviation_thresholds
         )
-        if not {CPU, MEMORY}.intersection(load.exceeded())
-    }
+        found = loads(by_usage(view, members, usage), low, high, pool.use_deviation_thresholds)
+        cool.update(
+            load.node.name for load in found if not {CPU, MEMORY}.intersection(load.exceeded())
+        )
     return np.fromiter(
         (node.name in cool for node in view.fit.nodes), np.bool_, len(view.fit.nodes)
     )

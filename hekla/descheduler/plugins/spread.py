@@ -79,7 +79,7 @@ def _keep_first(session: Session, pod: Pod) -> tuple[object, ...]:
     pinned = bool(pod.placement.node_selector) or pod.placement.affinity is not None
     offers, priority, quality = by_importance(pod)
     return (
-        session.evictor.refusal(pod) == "",
+        session.evictor.refusal(pod) == "" and not session.is_held(pod),
         not pinned,
         not offers,
         -priority,

@@ -83,6 +83,8 @@ class DefaultEvictorArguments(EvictorArguments, frozen=True):
     node_selector: str = ""
     min_pod_age: str = ""
     gang_policy: str = SKIP
+    longest_min_runtime: str = "24h"
+    """The most that a job may say of itself with the annotation hekla.io/min-runtime."""
 
     def problems(self) -> Problems:
         yield from _selector_text("nodeSelector", self.node_selector)
@@ -96,7 +98,8 @@ class DefaultEvictorArguments(EvictorArguments, frozen=True):
                 )
             if threshold.value is not None and threshold.value > CRITICAL:
                 yield f"priorityThreshold.value {threshold.value} is above {CRITICAL}"
-        yield from _duration("minPodAge", self.min_pod_age)
+        yield from duration("minPodAge", self.min_pod_age)
+        yield from duration("longestMinRuntime", self.longest_min_runtime, positive=True)
         if self.gang_policy not in GANG_POLICIES:
             yield f"gangPolicy {self.gang_policy!r}: {nearest(self.gang_policy, GANG_POLICIES)}"
 
@@ -155,13 +158,62 @@ class Metrics(msgspec.Struct, rename="camel", frozen=True):
         if self.rate_function not in ("rate", "irate"):
             yield f"metrics.rateFunction {self.rate_function!r}: {nearest(self.rate_function, ('rate', 'irate'))}"
         for name in ("rate_window", "step", "timeout", "expiration"):
-            yield from _duration(f"metrics.{_camel(name)}", getattr(self, name), positive=True)
+            yield from duration(f"metrics.{_camel(name)}", getattr(self, name), positive=True)
+
+
+class AnomalyCondition(msgspec.Struct, rename="camel", frozen=True):
+    """How many measurements in a row have to find a node over its target before it gives pods up, and how many
+    not, before it counts anew."""
+
+    consecutive_abnormalities: int = 1
+    consecutive_normalities: int = 1
+
+    def problems(self) -> Problems:
+        for name in self.__struct_fields__:
+            if getattr(self, name) < 1:
+                yield f"anomalyCondition.{_camel(name)} {getattr(self, name)} is below 1"
+
+
+class Band(Arguments, frozen=True):
+    """Which nodes take pods, and which give them up."""
+
+    thresholds: dict[str, float] = {}
+    target_thresholds: dict[str, float] = {}
+    use_deviation_thresholds: bool = False
+    anomaly_condition: AnomalyCondition = AnomalyCondition()
+
+    def problems(self) -> Problems:
+        yield from _thresholds(
+            self.thresholds, self.target_thresholds, self.use_deviation_thresholds
+        )
+        yield from self.anomaly_condition.problems()
+
+    def unmeasured(self) -> Problems:
+        """The resources whose use nobody tells."""
+        for name in sorted({*self.thresholds, *self.target_thresholds}.difference(NATIVE)):
+            yield f"thresholds: nobody measures {name}: {', '.join(NATIVE)}"
+
+
+class NodePool(Band, frozen=True):
+    """Nodes that are evened out among themselves."""
+
+    name: str = ""
+    node_selector: str = ""
+
+    def problems(self) -> Problems:
+        yield from _selector_text("nodeSelector", self.node_selector)
+        if not self.node_selector:
+            yield "nodeSelector is missing: the labels of the pool's nodes"
+        yield from Band.problems(self)
+        yield from self.unmeasured()
 
 
 class LoadAwareArguments(EvictorArguments, frozen=True):
     thresholds: dict[str, float] = {}
     target_thresholds: dict[str, float] = {}
     use_deviation_thresholds: bool = False
+    anomaly_condition: AnomalyCondition = AnomalyCondition()
+    node_pools: list[NodePool] = []
     number_of_nodes: int = 0
     evictable_namespaces: Excluded | None = None
     metrics: Metrics = Metrics()
@@ -170,17 +222,35 @@ class LoadAwareArguments(EvictorArguments, frozen=True):
     node_selector: str = ""
     order: str = "priority"
 
-    def problems(self) -> Problems:
-        yield from _thresholds(
-            self.thresholds, self.target_thresholds, self.use_deviation_thresholds
+    def pools(self) -> list[NodePool]:
+        """The pools, the one of all other nodes last, if it has thresholds."""
+        if self.node_pools and not self.thresholds and not self.target_thresholds:
+            return self.node_pools
+        rest = NodePool(
+            self.thresholds,
+            self.target_thresholds,
+            self.use_deviation_thresholds,
+            self.anomaly_condition,
         )
-        for name in {*self.thresholds, *self.target_thresholds}.difference(NATIVE):
-            yield f"thresholds: nobody measures {name}: {', '.join(NATIVE)}"
+        return [*self.node_pools, rest]
+
+    def problems(self) -> Problems:
+        seen = set()
+        for position, pool in enumerate(self.node_pools):
+            if not pool.name:
+                yield f"nodePools[{position}]: name is missing"
+            elif pool.name in seen:
+                yield f"nodePools: two have the name {pool.name!r}"
+            seen.add(pool.name)
+            yield from (f"nodePools[{position}] {pool.name}: {one}" for one in pool.problems())
+        for rest in self.pools()[len(self.node_pools) :]:
+            yield from Band.problems(rest)
+            yield from rest.unmeasured()
         yield from _number_of_nodes(self.number_of_nodes)
         if self.evictable_namespaces is not None:
             yield from self.evictable_namespaces.problems()
         yield from self.metrics.problems()
-        yield from _duration("duration", self.duration, positive=True)
+        yield from duration("duration", self.duration, positive=True)
         yield from _selector_text("nodeSelector", self.node_selector)
         if self.order not in ("priority", "usage"):
             yield f"order {self.order!r}: {nearest(self.order, ('priority', 'usage'))}"
@@ -209,25 +279,19 @@ class MetricsUtilization(msgspec.Struct, rename="camel", frozen=True):
             yield f"metricsUtilization.source is missing: {KUBERNETES_METRICS}"
 
 
-class LowNodeUtilizationArguments(Arguments, frozen=True):
-    use_deviation_thresholds: bool = False
-    thresholds: dict[str, float] = {}
-    target_thresholds: dict[str, float] = {}
+class LowNodeUtilizationArguments(Band, frozen=True):
     number_of_nodes: int = 0
     evictable_namespaces: Excluded | None = None
     metrics_utilization: MetricsUtilization | None = None
 
     def problems(self) -> Problems:
-        yield from _thresholds(
-            self.thresholds, self.target_thresholds, self.use_deviation_thresholds
-        )
+        yield from Band.problems(self)
         yield from _number_of_nodes(self.number_of_nodes)
         if self.evictable_namespaces is not None:
             yield from self.evictable_namespaces.problems()
         if self.metrics_utilization is not None:
             yield from self.metrics_utilization.problems()
-            for name in {*self.thresholds, *self.target_thresholds}.difference(NATIVE):
-                yield f"thresholds: nobody measures {name}: {', '.join(NATIVE)}"
+            yield from self.unmeasured()
 
 
 class HighNodeUtilizationArguments(Arguments, frozen=True):
@@ -339,7 +403,8 @@ def _camel(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-def _duration(name: str, text: str, positive: bool = False) -> Problems:
+def duration(name: str, text: str, positive: bool = False) -> Problems:
+    """What is wrong with a duration."""
     if not text and not positive:
         return
     try:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from hekla.api.selectors import EVERYTHING, LabelSelector
 from hekla.descheduler.policy import arguments as of
 from hekla.descheduler.policy.arguments import Arguments, DefaultEvictorArguments
+from hekla.descheduler.returns import STANDARD, BackOff
 
 DESCHEDULE, BALANCE, FILTER, PRE_EVICTION = "deschedule", "balance", "filter", "preEvictionFilter"
 
@@ -71,7 +72,9 @@ class Policy:
     most_per_node: int | None = None
     most_per_namespace: int | None = None
     most: int | None = None
+    most_per_owner: int | None = None
     grace: int | None = None
     """Seconds that evicted pods have to end; None for what they say themselves."""
     tell_failures: bool = False
     """Pods whose eviction failed have an event that says why."""
+    back_off: BackOff = STANDARD

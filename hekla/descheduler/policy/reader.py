@@ -16,11 +16,13 @@ import yaml
 
 from hekla.api.selectors import SelectorError, parse_labels
 from hekla.api.text import yamltext
+from hekla.api.text.durations import seconds
 from hekla.descheduler.policy import v1alpha1
 from hekla.descheduler.policy.arguments import (
     KUBERNETES_METRICS,
     Arguments,
     DefaultEvictorArguments,
+    duration,
     nearest,
 )
 from hekla.descheduler.policy.policy import (
@@ -35,6 +37,7 @@ from hekla.descheduler.policy.policy import (
     PolicyError,
     Profile,
 )
+from hekla.descheduler.returns import BackOff
 
 CURRENT, FORMER = "descheduler/v1alpha2", "descheduler/v1alpha1"
 KIND = "DeschedulerPolicy"
@@ -80,6 +83,25 @@ class MetricsProvider(msgspec.Struct, rename="camel"):
     source: str = ""
 
 
+class ReturnBackOff(msgspec.Struct, rename="camel"):
+    """For owners whose pods come back to the node from which they were evicted."""
+
+    first: str = "5m"
+    longest: str = "3h"
+    forget_after: str = "1h"
+
+    def problems(self) -> Iterator[str]:
+        for name in self.__struct_fields__:
+            place, text = f"returnBackOff.{_wire(ReturnBackOff, name)}", getattr(self, name)
+            if text.startswith("-"):
+                yield f"{place} {text!r} is below 0"
+            elif text != "0s":
+                yield from duration(place, text, positive=True)
+
+    def read(self) -> BackOff:
+        return BackOff(seconds(self.first), seconds(self.longest), seconds(self.forget_after))
+
+
 class PolicyText(msgspec.Struct, rename="camel"):
     api_version: str = ""
     kind: str = ""
@@ -87,10 +109,12 @@ class PolicyText(msgspec.Struct, rename="camel"):
     max_no_of_pods_to_evict_per_node: int | None = None
     max_no_of_pods_to_evict_per_namespace: int | None = None
     max_no_of_pods_to_evict_total: int | None = None
+    max_no_of_pods_to_evict_per_owner: int | None = None
     grace_period_seconds: int | None = None
     eviction_failure_event_notification: bool | None = None
     metrics_providers: list[MetricsProvider] | None = None
     """Known for the sake of policies that name them; where usage is read, its plugin says."""
+    return_back_off: ReturnBackOff | None = None
     profiles: list[ProfileText] | None = None
 
 
@@ -136,6 +160,7 @@ def _policy(tree: Mapping[str, Any]) -> Policy:
         "max_no_of_pods_to_evict_per_node",
         "max_no_of_pods_to_evict_per_namespace",
         "max_no_of_pods_to_evict_total",
+        "max_no_of_pods_to_evict_per_owner",
         "grace_period_seconds",
     ):
         value = getattr(written, name)
@@ -146,6 +171,8 @@ def _policy(tree: Mapping[str, Any]) -> Policy:
         for one in written.metrics_providers or ()
         if one.source != KUBERNETES_METRICS
     ]
+    back_off = written.return_back_off or ReturnBackOff()
+    problems += back_off.problems()
     if not written.profiles:
         problems.append("profiles: a policy has one at least")
     profiles, seen = [], set()
@@ -165,8 +192,10 @@ def _policy(tree: Mapping[str, Any]) -> Policy:
         written.max_no_of_pods_to_evict_per_node,
         written.max_no_of_pods_to_evict_per_namespace,
         written.max_no_of_pods_to_evict_total,
+        written.max_no_of_pods_to_evict_per_owner,
         written.grace_period_seconds,
         bool(written.eviction_failure_event_notification),
+        back_off.read(),
     )
 
 
