@@ -93,6 +93,14 @@ NVIDIA_GPU = "nvidia.com/gpu"
 # Colocation and the node agent.
 COLOCATION_CONFIG_NAME = "volcano.sh/colocation-config-name"
 COLOCATION_CONFIG = "volcano.sh/colocation-config"
+QOS_LEVEL = "volcano.sh/qos-level"  # pod annotation: LC, HLS, LS or BE
+COLOCATION = "volcano.sh/colocation"  # node label
+OVERSUBSCRIPTION = "volcano.sh/oversubscription"  # node label; implies colocation
+COLOCATION_POLICY = "colocation-policy"  # node label that node pools select on
+ENABLE_QUOTA_BURST = "volcano.sh/enable-quota-burst"  # pod annotation
+QUOTA_BURST_TIME = "volcano.sh/quota-burst-time"  # pod annotation, microseconds
+BATCH_CPU = "kubernetes.io/batch-cpu"  # extended resource, milli-CPU
+BATCH_MEMORY = "kubernetes.io/batch-memory"  # extended resource, bytes
 
 # Environment of a job's containers.
 ENV_TASK_INDEX = "VC_TASK_INDEX"

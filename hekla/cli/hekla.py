@@ -69,6 +69,10 @@ DAEMONS = {
     "kubelet": Command(
         "hekla.local.kubelet.daemon", "this machine as a node (or several), and fake nodes"
     ),
+    "agent": Command(
+        "hekla.agent.daemon",
+        "online and offline pods side by side on one node (doctor: what it allows)",
+    ),
     "scheduler": Command("hekla.scheduler.daemon", "the batch scheduler"),
     "agent-scheduler": Command(
         "hekla.scheduler.agent_scheduler",

@@ -1,0 +1,307 @@
+"""The agent of one node: its node and pods, the configuration in force, and the parts that follow
+both (reference: agent 4)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from hekla.agent.cgroups import CgroupError, Cgroups, Version, Write
+from hekla.agent.configuration import ColocationConfig, ConfigurationError, aggregate
+from hekla.agent.features import SECTIONS, Feature, unsupported, wanted
+from hekla.agent.handlers import cpu_throttle
+from hekla.agent.handlers.context import Context
+from hekla.agent.handlers.memory_qos_v2 import AnnotationError
+from hekla.agent.handlers.table import HANDLERS, PodSettings
+from hekla.agent.machine import Machine
+from hekla.agent.metrics import Metrics
+from hekla.agent.originals import Originals
+from hekla.agent.pods import NODE, POD, Node, Pod, is_active, is_ready, memory
+from hekla.api import names
+from hekla.api.meta import key
+from hekla.kube.cache import Cache
+from hekla.kube.client import Client
+from hekla.kube.events import Recorder
+from hekla.kube.workqueue import WorkQueue
+
+log = logging.getLogger(__name__)
+
+RESYNC = 900.0
+"""Seconds after which every pod is looked at again."""
+FIRST_RETRY, LONGEST_RETRY = 1.0, 100.0
+TOLD_AFTER = 3
+"""Failures in a row after which the pod has an event."""
+
+
+class PartError(Exception):
+    """A part could not do what it was asked to; the text says why.  It is asked again later."""
+
+
+class Part(Protocol):
+    """Something that follows the configuration.  A part that works on pods has `handle` too, one with
+    work of its own `run`."""
+
+    feature: Feature
+    name: str
+
+    async def refresh(self, config: ColocationConfig, active: bool) -> None:
+        """Take over a configuration.  Raises ConfigurationError or PartError; it is in force for the
+        others all the same."""
+
+
+@runtime_checkable
+class PodPart(Part, Protocol):
+    async def handle(self, pod: Pod) -> None:
+        """Apply the feature to a pod that is ready; only called while active.  Raises PartError, and
+        is called again."""
+
+
+@runtime_checkable
+class LoopPart(Part, Protocol):
+    async def run(self) -> None:
+        """Work until cancelled, whether active or not; what has to be undone then is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the command line says."""
+
+    node_name: str
+    supports: frozenset[Feature]
+    batch_cpu: str = names.BATCH_CPU
+    batch_memory: str = names.BATCH_MEMORY
+    oversubscription_policy: str = "extend"
+    oversubscription_ratio: int = 60
+    include_system_usage: bool = False
+
+
+@dataclass
+class Agent:
+    """What the parts share.  `parts` are told of a configuration in their order, after the handlers of
+    cgroups."""
+
+    client: Client
+    recorder: Recorder
+    metrics: Metrics
+    machine: Machine
+    cgroups: Cgroups
+    settings: Settings
+    originals: Originals = field(default_factory=Originals)
+    parts: list[Part] = field(default_factory=list)
+    config: ColocationConfig | None = None
+    """In force; None before the first."""
+
+    def __post_init__(self) -> None:
+        name = self.settings.node_name
+        self.nodes: Cache[Node] = Cache(self.client, NODE, fields=f"metadata.name={name}")
+        self.pod_cache: Cache[Pod] = Cache(self.client, POD, fields=f"spec.nodeName={name}")
+        self.queue = WorkQueue("pods")
+        self._failures: dict[str, int] = {}
+        self._active: dict[Feature, bool] = {}
+        """Of each feature that some configuration was applied to."""
+        self.pod_cache.on_change(self._pod_changed)
+
+    # what the parts ask
+
+    @property
+    def node(self) -> Node | None:
+        return self.nodes.get(self.settings.node_name)
+
+    def pods(self) -> list[Pod]:
+        """The node's pods that neither end nor have ended."""
+        return [pod for pod in self.pod_cache if is_active(pod)]
+
+    def is_active(self, feature: Feature) -> bool:
+        return self._active.get(feature, False)
+
+    @property
+    def context(self) -> Context:
+        node = self.node
+        return Context(
+            self.cgroups,
+            self.settings.batch_cpu,
+            self.settings.batch_memory,
+            memory(node.status.capacity) if node is not None else 0,
+            self.machine.proc,
+            self.is_active(Feature.CPU_QOS),
+            self.originals,
+        )
+
+    def apply(self, writes: Iterable[Write]) -> None:
+        """Write what differs.  Raises CgroupError."""
+        listed = list(writes)
+        self.originals.save()  # before what it remembers is changed
+        self.metrics.writes.inc(self.cgroups.apply(listed))
+
+    def throttle(self, milli: int) -> None:
+        """Let all best-effort pods together use so much CPU; -1 for as much as there is.  Raises
+        CgroupError."""
+        self.apply(cpu_throttle.writes(milli, self.context))
+        if self.cgroups.version is Version.V1:
+            self.sync_pods()  # limits below had to make room
+
+    def sync_pods(self) -> None:
+        """Have every pod looked at again."""
+        for pod in self.pod_cache:
+            self._sync(pod)
+
+    # running
+
+    async def start(self) -> None:
+        """Know the node and its pods."""
+        for cache in (self.nodes, self.pod_cache):
+            await cache.start()
+        for cache in (self.nodes, self.pod_cache):
+            await cache.synced()
+
+    async def run(self) -> None:
+        """Apply what is active to every pod until cancelled, beside the parts' own work."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._work(), name="pods")
+                group.create_task(self._resync(), name="resync")
+                for part in self.parts:
+                    if isinstance(part, LoopPart):
+                        group.create_task(part.run(), name=part.name)
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """A limit that follows what others use is lifted, because nobody follows it any more; the
+        others are sane by themselves and stay, so that an upgrade of the agent does not show."""
+        self.queue.close()
+        if self._active.get(Feature.CPU_THROTTLE):
+            self._lift()
+        for cache in (self.nodes, self.pod_cache):
+            await cache.stop()
+
+    async def refresh(self, config: ColocationConfig) -> list[str]:
+        """Put a configuration in force; returns what of it is ignored.  Raises ConfigurationError with
+        what some part did not take; the others have it all the same, and that part works on as it
+        did."""
+        self.config = config
+        problems: list[str] = []
+        ignored = []
+        for feature in Feature:
+            try:
+                is_wanted = wanted(feature, config)
+            except ConfigurationError as error:
+                problems.append(str(error))
+                continue
+            supported = feature in self.settings.supports
+            if is_wanted and not supported and feature in SECTIONS:
+                ignored.append(unsupported(feature))
+            problems += [
+                text async for text in self._switch(feature, config, is_wanted and supported)
+            ]
+        self.metrics.active.values = {
+            (("feature", feature),): float(self.is_active(feature)) for feature in Feature
+        }
+        self.sync_pods()
+        if problems:
+            raise ConfigurationError(aggregate(problems))
+        return ignored
+
+    async def _switch(
+        self, feature: Feature, config: ColocationConfig, now: bool
+    ) -> AsyncIterator[str]:
+        """Turn a feature on or off; yields what went wrong.  One that is off and was not, or may have
+        been in a process before this one, is taken back."""
+        for part in self.parts:
+            if part.feature is feature:
+                try:
+                    await part.refresh(config, now)
+                except (ConfigurationError, PartError) as error:
+                    yield str(error)
+                    return
+        before = self._active.get(feature)
+        self._active[feature] = now
+        if now or before is False:
+            return
+        if feature is Feature.CPU_THROTTLE:
+            self._lift()
+        for settings in HANDLERS:
+            if settings.feature is feature:
+                self._take_back(settings)
+
+    def _take_back(self, settings: PodSettings) -> None:
+        for pod in self.pods():
+            try:
+                self.apply(settings.undo(pod, self.context))
+            except (CgroupError, AnnotationError) as error:
+                log.warning(
+                    "%s is off, and not taken back of pod %s: %s",
+                    settings.feature,
+                    key(pod),
+                    error,
+                )
+        self.originals.save()
+
+    def _lift(self) -> None:
+        try:
+            self.apply(cpu_throttle.writes(cpu_throttle.UNLIMITED_MILLI, self.context))
+        except CgroupError as error:
+            log.debug("the limit of best-effort pods is not lifted: %s", error)
+
+    # pods
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        if new is not None:
+            self._sync(new)
+        elif old is not None:
+            self._failures.pop(key(old), None)
+
+    def _sync(self, pod: Pod) -> None:
+        if not pod.metadata.deletion_timestamp and is_ready(pod):
+            self.queue.add(key(pod))
+
+    async def _resync(self) -> None:
+        while True:
+            await asyncio.sleep(RESYNC)
+            self.originals.prune()
+            self.sync_pods()
+
+    async def _work(self) -> None:
+        while True:
+            name = await self.queue.get()
+            try:
+                await self._reconcile(name)
+            finally:
+                self.queue.done(name)
+
+    async def _reconcile(self, name: str) -> None:
+        pod = self.pod_cache.get(name)
+        if pod is None or self.config is None or not is_active(pod):
+            return
+        problems = [text async for text in self._apply_to(pod)]
+        if not problems:
+            self._failures.pop(name, None)
+            return
+        failures = self._failures[name] = self._failures.get(name, 0) + 1
+        text = "; ".join(problems)
+        log.log(logging.WARNING if failures == 1 else logging.DEBUG, "pod %s: %s", name, text)
+        if failures == TOLD_AFTER:
+            self.recorder.event(pod, "Warning", "ColocationFailed", text)
+        self.queue.add_after(name, min(FIRST_RETRY * 2.0 ** (failures - 1), LONGEST_RETRY))
+
+    async def _apply_to(self, pod: Pod) -> AsyncIterator[str]:
+        """Run every active handler; yields what went wrong, and is worth another try."""
+        for settings in HANDLERS:
+            if self.is_active(settings.feature):
+                try:
+                    self.apply(settings.writes(pod, self.context))
+                except AnnotationError as error:
+                    self.recorder.event(pod, "Warning", "ColocationConfigParseFailed", str(error))
+                except CgroupError as error:
+                    self.metrics.failures.labels(settings.feature).inc()
+                    yield f"{settings.feature}: {error}"
+        for part in self.parts:
+            if isinstance(part, PodPart) and self.is_active(part.feature):
+                try:
+                    await part.handle(pod)
+                except PartError as error:
+                    self.metrics.failures.labels(part.feature).inc()
+                    yield f"{part.feature}: {error}"

@@ -1,0 +1,208 @@
+"""`hekla agent`: online and offline pods side by side on one node.
+
+Flags and defaults are the original's (reference: agent 2); --kubeconfig and the like, with which it
+runs outside of a cluster, --cgroup-driver, --cgroup-root and --state-dir are ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from hekla.agent import cgroups, doctor, features
+from hekla.agent.agent import Agent, Part, Settings
+from hekla.agent.machine import Machine, machine
+from hekla.agent.metrics import Metrics
+from hekla.agent.originals import Originals
+from hekla.agent.pods import NODE
+from hekla.agent.reload import Reloader, StartError
+from hekla.api import names
+from hekla.api.text.times import stamp
+from hekla.kube import notify
+from hekla.kube.daemon import Daemon, DaemonError, connection_flags
+from hekla.kube.daemon import main as run_daemon
+from hekla.kube.errors import ApiError
+from hekla.kube.events import Recorder
+from hekla.kube.flags import (
+    TEXT,
+    TEXTS,
+    WHOLE,
+    YES_NO,
+    Flag,
+    FlagError,
+    HelpWanted,
+    Options,
+    between,
+    one_of,
+    parse,
+)
+from hekla.kube.http.client import TransportError
+
+log = logging.getLogger(__name__)
+
+COMPONENT = "volcano-agent"
+DEFAULT_NAMESPACE = "volcano-system"
+POLICIES = ("extend",)
+
+METRICS = Metrics()
+
+FLAGS = (
+    *connection_flags(0, 0),
+    Flag("supported-features", TEXTS, list(features.DEFAULT), "what this process may use: names, -name to leave one out, * for all",
+         check=features.problem),
+    Flag("healthz-address", TEXT, "", "address of /healthz and /metrics; empty for all of this machine's"),
+    Flag("healthz-port", WHOLE, 3300, "port of /healthz and /metrics", check=between(0, 65535)),
+    Flag("kube-cgroup-root", TEXT, "", "the kubelet's option cgroup-root"),
+    Flag("kube-node-name", TEXT, os.environ.get("KUBE_NODE_NAME", ""), "the node that this is (else KUBE_NODE_NAME)"),
+    Flag("kube-pod-name", TEXT, os.environ.get("KUBE_POD_NAME", ""), "the pod that this is, for events about it (else KUBE_POD_NAME)"),
+    Flag("kube-pod-namespace", TEXT, os.environ.get("KUBE_POD_NAMESPACE") or DEFAULT_NAMESPACE,
+         "namespace of that pod and of the ConfigMap (else KUBE_POD_NAMESPACE)"),
+    Flag("oversubscription-policy", TEXT, POLICIES[0], "how idle capacity is offered", check=one_of(*POLICIES)),
+    Flag("oversubscription-ratio", WHOLE, 60, "percent of idle capacity that is offered",
+         check=lambda value: None if value > 0 else "over subscription ratio must be greater than 0"),
+    Flag("include-system-usage", YES_NO, False, "count what the node uses outside of pods too"),
+    Flag("extend-resource-cpu-name", TEXT, "", f"name of the cpu that is offered (default {names.BATCH_CPU})"),
+    Flag("extend-resource-memory-name", TEXT, "", f"name of the memory that is offered (default {names.BATCH_MEMORY})"),
+    Flag("cgroup-driver", TEXT, "", "systemd or cgroupfs (else CGROUP_DRIVER, else as the kubelet has it)",
+         check=lambda value: one_of(*cgroups.Driver)(value) if value else None),
+    Flag("cgroup-root", TEXT, "", "where cgroups are mounted (default cgroup below SYS_FS_PATH)"),
+    Flag("state-dir", TEXT, "/run/hekla-agent", "directory for what has to be known after a kill"),
+)  # fmt: skip
+
+
+def settings_of(options: Options) -> Settings:
+    return Settings(
+        options.kube_node_name,
+        features.supported(options.supported_features),
+        options.extend_resource_cpu_name or names.BATCH_CPU,
+        options.extend_resource_memory_name or names.BATCH_MEMORY,
+        options.oversubscription_policy,
+        options.oversubscription_ratio,
+        options.include_system_usage,
+    )
+
+
+def machine_of(options: Options) -> Machine:
+    """The machine by the environment, and by the flags that go before it."""
+    here = machine()
+    return replace(
+        here,
+        cgroup=Path(options.cgroup_root) if options.cgroup_root else here.cgroup,
+        cgroup_driver=options.cgroup_driver or here.cgroup_driver,
+    )
+
+
+def assemble(daemon: Daemon, recorder: Recorder) -> Agent:
+    """The agent with all of its parts, in the order in which they hear of a configuration."""
+    options = daemon.options
+    here = machine_of(options)
+    agent = Agent(
+        daemon.client,
+        recorder,
+        METRICS,
+        here,
+        cgroups.find(here, options.kube_cgroup_root),
+        settings_of(options),
+        Originals(Path(options.state_dir) / "originals.json"),
+    )
+    parts: list[Part] = []
+    agent.parts += parts
+    return agent
+
+
+def prepare(daemon: Daemon) -> None:
+    options = daemon.options
+    daemon.health.registry = METRICS.registry
+    if not options.kube_node_name:
+        raise DaemonError("which node is this?  Say --kube-node-name=NAME, or set KUBE_NODE_NAME")
+    for flag in FLAGS:
+        log.info("--%s=%s", flag.name, flag.type.show(getattr(options, flag.attribute)))
+
+
+async def listen(daemon: Daemon) -> None:
+    options = daemon.options
+    address = options.healthz_address
+    host = f"[{address}]" if ":" in address else address
+    try:
+        await daemon.health.listen(f"{host}:{options.healthz_port}", metrics=True)
+    except OSError as error:
+        raise DaemonError(
+            f"--healthz-port {options.healthz_port}: "
+            f"{os.strerror(error.errno) if error.errno else error}"
+        ) from None
+
+
+async def work(daemon: Daemon) -> None:
+    """Run the agent until the process is told to stop."""
+    options = daemon.options
+    recorder = Recorder(daemon.client, COMPONENT, host=options.kube_node_name)
+    agent = assemble(daemon, recorder)
+    reloader = Reloader(agent, options.kube_pod_namespace, options.kube_pod_name)
+    try:
+        await reloader.prepare()
+        await agent.start()
+        await say_what_is_there(agent, options)
+        notify.ready()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(reloader.run(), name="configuration")
+            group.create_task(agent.run(), name="agent")
+    except StartError as error:
+        raise DaemonError(str(error)) from None
+    finally:
+        await recorder.close()
+
+
+async def say_what_is_there(agent: Agent, options: Options) -> None:
+    """What the machine goes without is in the log, and on the node's condition."""
+    findings = doctor.survey(agent.machine, agent.cgroups, Path(options.state_dir))
+    for one in findings:
+        if not one.available:
+            log.warning("%s: %s: %s", one.name, one.how, one.cost)
+    condition = doctor.condition(findings)
+    node = agent.node
+    known = (
+        next((one for one in node.status.conditions if one.type == condition["type"]), None)
+        if node is not None
+        else None
+    )
+    now = stamp(time.time())
+    kept = known is not None and known.status == condition["status"]
+    condition["lastTransitionTime"] = known.last_transition_time if known and kept else now
+    condition["lastHeartbeatTime"] = now
+    try:
+        await agent.client.patch(
+            NODE,
+            agent.settings.node_name,
+            {"status": {"conditions": [condition]}},
+            type="strategic",
+            subresource="status",
+        )
+    except (ApiError, TransportError) as error:
+        log.warning("the node's condition %s is not written: %s", condition["type"], error)
+
+
+def diagnose(argv: list[str]) -> int:
+    """`hekla agent doctor`: with the agent's flags, and without an API server."""
+    try:
+        options = parse(FLAGS, argv, program="hekla agent doctor")
+    except HelpWanted as text:
+        print(text)
+        return 0
+    except FlagError as error:
+        print(f"hekla agent doctor: {error}")
+        return 1
+    here = machine_of(options)
+    there = cgroups.find(here, options.kube_cgroup_root)
+    print(doctor.printed(doctor.survey(here, there, Path(options.state_dir))))
+    return 0
+
+
+def main(argv: list[str]) -> int:
+    """`hekla agent`."""
+    if argv[:1] == ["doctor"]:
+        return diagnose(argv[1:])
+    return run_daemon("agent", FLAGS, argv, work, prepare=prepare, listen=listen)

@@ -1,0 +1,1 @@
+"""From a pod and its node to the cgroup files that should be written: one module a feature."""
