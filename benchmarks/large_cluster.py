@@ -31,8 +31,9 @@ from hekla.kube.client import Client
 from hekla.kube.connection import config
 from hekla.kube.errors import ApiError
 from hekla.kube.http.client import TransportError
+from hekla.local.apiserver.storage.collection import Collection
 from hekla.local.apiserver.storage.rows import Row, decode
-from hekla.local.apiserver.storage.store import Collection, Store
+from hekla.local.apiserver.storage.store import Store
 from hekla.local.cluster.cluster import Cluster
 from hekla.local.cluster.supervisor import read_status
 

@@ -17,10 +17,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from hekla.local.apiserver.storage.collection import Collection, WriteLost
 from hekla.local.apiserver.storage.journal import Journal, StorageError
 from hekla.local.apiserver.storage.logfile import logs
 from hekla.local.apiserver.storage.rows import Event
-from hekla.local.apiserver.storage.store import Collection, Store, WriteLost
+from hekla.local.apiserver.storage.store import Store
 from tests.apiserver.damage import as_it_is
 from tests.apiserver.http import CONFIG_MAPS, Http, config_map, until
 from tests.apiserver_process import ApiServerProcess

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from hekla.local.apiserver.storage.collection import Collection
 from hekla.local.apiserver.storage.rows import LoadedRow, Row
-from hekla.local.apiserver.storage.store import Collection, Store
+from hekla.local.apiserver.storage.store import Store
 
 FIELDS = {"spec.nodeName": ("spec", "nodeName")}
 COLORS = {"color": ("spec", "color")}

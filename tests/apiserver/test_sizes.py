@@ -12,7 +12,7 @@ import pytest
 
 from hekla.kube.http.server import MOST_HELD, MOST_LINGERING, TLS_ROOM
 from hekla.local.apiserver.request.call import LONGEST_CUT, LONGEST_WARNINGS, shortened
-from hekla.local.apiserver.storage.store import MAX_OBJECT_BYTES
+from hekla.local.apiserver.storage.collection import MAX_OBJECT_BYTES
 from tests.apiserver.http import (
     CONFIG_MAPS,
     JSON_PATCH,

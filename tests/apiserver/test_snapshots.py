@@ -9,8 +9,9 @@ from random import Random
 import pytest
 
 from hekla.local.apiserver.request.reading import snapshot
+from hekla.local.apiserver.storage.collection import Collection
 from hekla.local.apiserver.storage.rows import Row
-from hekla.local.apiserver.storage.store import Collection, Store
+from hekla.local.apiserver.storage.store import Store
 
 NAMESPACES = ("", "a", "b")
 STARTS = ("", "a", "a/n3", "a/n4x", "b/n1", "b/n9", "c")

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from hekla.local.apiserver.request.status import Refusal
-from hekla.local.apiserver.storage.store import WriteLost
+from hekla.local.apiserver.storage.collection import WriteLost
 from hekla.local.apiserver.write import create_cache, partial_update, status_patch_cache
 from hekla.local.apiserver.write.creating import CREATE
 from hekla.local.apiserver.write.stages import On, Stage, remaining, run_steps

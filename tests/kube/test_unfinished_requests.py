@@ -9,16 +9,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from hekla.kube.http import server as http
+from hekla.kube.http.connection import HEAD_SECONDS, IDLE_SECONDS, WHOLE_SECONDS, Connection
 from hekla.kube.http.message import Response
-from hekla.kube.http.server import (
-    HEAD_SECONDS,
-    IDLE_SECONDS,
-    MOST_LINGERING,
-    WHOLE_SECONDS,
-    Connection,
-    Peer,
-    Server,
-)
+from hekla.kube.http.server import MOST_LINGERING, Peer, Server
 
 HEAD = b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
 NOW = 1000.0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from urllib.parse import parse_qs, unquote
 
 if TYPE_CHECKING:
-    from hekla.kube.http.server import Body
+    from hekla.kube.http.connection import Body
 
 REASONS: dict[int, bytes] = {
     101: b"Switching Protocols", 200: b"OK", 201: b"Created", 202: b"Accepted", 204: b"No Content", 301: b"Moved Permanently",

@@ -15,9 +15,9 @@ from typing import Any, Protocol
 
 from hekla.api.trees import Json
 from hekla.local.apiserver.admission.attributes import TreeCache, remembered
+from hekla.local.apiserver.storage.collection import Collection
 from hekla.local.apiserver.storage.registry import Registry, Resource
 from hekla.local.apiserver.storage.rows import DELETED, Event, Row
-from hekla.local.apiserver.storage.store import Collection
 
 
 class Reviewer(Protocol):

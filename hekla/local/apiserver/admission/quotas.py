@@ -31,9 +31,10 @@ from hekla.local.apiserver.objects.usage import (
 from hekla.local.apiserver.request.call import Call
 from hekla.local.apiserver.request.route import Route
 from hekla.local.apiserver.request.status import Refusal, forbidden
+from hekla.local.apiserver.storage.collection import Collection
 from hekla.local.apiserver.storage.registry import Registry
 from hekla.local.apiserver.storage.rows import DELETED, Row
-from hekla.local.apiserver.storage.store import Collection, Store
+from hekla.local.apiserver.storage.store import Store
 
 log = logging.getLogger("hekla.apiserver")
 

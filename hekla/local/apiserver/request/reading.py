@@ -27,9 +27,10 @@ from hekla.local.apiserver.request.status import (
     not_found,
     too_large_version,
 )
+from hekla.local.apiserver.storage.collection import Collection
 from hekla.local.apiserver.storage.registry import Resource
 from hekla.local.apiserver.storage.rows import Row
-from hekla.local.apiserver.storage.store import Collection, Store
+from hekla.local.apiserver.storage.store import Store
 
 NUMBER = re.compile(r"[-+]?[0-9]+", re.ASCII).fullmatch
 LONGEST_NUMBER = 100

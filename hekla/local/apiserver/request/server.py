@@ -55,9 +55,10 @@ from hekla.local.apiserver.request.status import (
     no_such_resource,
 )
 from hekla.local.apiserver.request.subresources import READ_SCALE, Subresources
+from hekla.local.apiserver.storage.collection import TooLarge
 from hekla.local.apiserver.storage.event_expiry import EventExpiry
 from hekla.local.apiserver.storage.registry import Registry
-from hekla.local.apiserver.storage.store import Store, TooLarge
+from hekla.local.apiserver.storage.store import Store
 from hekla.local.apiserver.watch.watch import end_watches, watch
 from hekla.local.apiserver.write.binding import bind
 from hekla.local.apiserver.write.deletion import Deleter

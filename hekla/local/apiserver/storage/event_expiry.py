@@ -8,8 +8,8 @@ import time
 
 from hekla.api.text.times import instant
 from hekla.api.trees import Json
+from hekla.local.apiserver.storage.collection import Collection
 from hekla.local.apiserver.storage.rows import Row
-from hekla.local.apiserver.storage.store import Collection
 
 TTL = 3600.0
 SWEEP_INTERVAL = 30.0

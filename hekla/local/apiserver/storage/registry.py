@@ -14,8 +14,9 @@ from hekla.local.apiserver.objects.merging import topology
 from hekla.local.apiserver.objects.merging.ownership import Scope
 from hekla.local.apiserver.objects.merging.reset_fields import reset_fields, reset_metadata
 from hekla.local.apiserver.objects.merging.topology import Node
+from hekla.local.apiserver.storage.collection import Collection
 from hekla.local.apiserver.storage.rows import ADDED, DELETED, MODIFIED
-from hekla.local.apiserver.storage.store import Collection, Store
+from hekla.local.apiserver.storage.store import Store
 
 
 class Resource:

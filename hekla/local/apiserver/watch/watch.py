@@ -32,9 +32,10 @@ from hekla.local.apiserver.request.reading import (
 from hekla.local.apiserver.request.route import Route
 from hekla.local.apiserver.request.selection import Selection, select
 from hekla.local.apiserver.request.status import Refusal, expired, invalid_option
+from hekla.local.apiserver.storage.collection import Collection
 from hekla.local.apiserver.storage.registry import Resource
 from hekla.local.apiserver.storage.rows import ADDED, DELETED, MODIFIED, Event, Row
-from hekla.local.apiserver.storage.store import Collection, Store
+from hekla.local.apiserver.storage.store import Store
 from hekla.local.apiserver.watch import watchsocket
 
 BUFFER = 32 * 1024 * 1024

@@ -24,9 +24,9 @@ from hekla.local.apiserver.request.status import (
     conflict,
     not_found,
 )
+from hekla.local.apiserver.storage.collection import Collection, Write
 from hekla.local.apiserver.storage.registry import Resource
 from hekla.local.apiserver.storage.rows import Row, decode, encode, split
-from hekla.local.apiserver.storage.store import Collection, Write
 from hekla.local.apiserver.write.stages import Backend, committed
 
 BODY = reader("", "v1", "Binding")

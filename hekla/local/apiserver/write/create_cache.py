@@ -29,9 +29,9 @@ from hekla.local.apiserver.admission.in_process import QUEUES
 from hekla.local.apiserver.objects.encoding import documents, shapes
 from hekla.local.apiserver.objects.validation.pod import TOKEN_VOLUME
 from hekla.local.apiserver.request.call import Call
+from hekla.local.apiserver.storage.collection import Collection
 from hekla.local.apiserver.storage.registry import Resource
 from hekla.local.apiserver.storage.rows import decode, encode, split
-from hekla.local.apiserver.storage.store import Collection
 from hekla.local.apiserver.write import creating
 from hekla.local.apiserver.write.creating import CREATE, FROM_BODY, NewObject, creator_of
 from hekla.local.apiserver.write.stages import Backend, NeedsFullPath, On, Step, remaining

@@ -13,9 +13,10 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from hekla.local.apiserver.admission.admission import Admission
 from hekla.local.apiserver.request.status import internal
+from hekla.local.apiserver.storage.collection import WriteLost
 from hekla.local.apiserver.storage.registry import Registry
 from hekla.local.apiserver.storage.rows import Row
-from hekla.local.apiserver.storage.store import Store, WriteLost
+from hekla.local.apiserver.storage.store import Store
 
 W = TypeVar("W")
 """A write on its way through the stages."""

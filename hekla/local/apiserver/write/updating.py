@@ -23,10 +23,10 @@ from hekla.local.apiserver.objects.merging import ownership
 from hekla.local.apiserver.objects.merging.ownership import Owner, Shares
 from hekla.local.apiserver.request.call import Call
 from hekla.local.apiserver.request.status import bad_request, conflict, invalid, not_found
+from hekla.local.apiserver.storage.collection import NOTHING_KEPT
 from hekla.local.apiserver.storage.managed_fields import NOBODY, Ownership, with_managed_fields
 from hekla.local.apiserver.storage.registry import Resource
 from hekla.local.apiserver.storage.rows import Row
-from hekla.local.apiserver.storage.store import NOTHING_KEPT
 from hekla.local.apiserver.write.stages import Backend, On, Stage, Step, run_steps
 from hekla.local.apiserver.write.subresource_strategies import NARROW
 
