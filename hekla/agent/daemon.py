@@ -1,7 +1,8 @@
 """`hekla agent`: online and offline pods side by side on one node.
 
 Flags and defaults are the original's (reference: agent 2); --kubeconfig and the like, with which it
-runs outside of a cluster, --cgroup-driver, --cgroup-root and --state-dir are ours.
+runs outside of a cluster, --cgroup-driver, --cgroup-root, --state-dir and the flags from
+--sampling-interval to --res-reserved are ours.
 """
 
 from __future__ import annotations
@@ -17,9 +18,14 @@ from hekla.agent import cgroups, doctor, features
 from hekla.agent.agent import Agent, Part, Settings
 from hekla.agent.machine import Machine, machine
 from hekla.agent.metrics import Metrics
+from hekla.agent.node_probes import INTERVAL, NodeProbes, node_probes
+from hekla.agent.node_resources import CHECKPOINT
+from hekla.agent.numatopology import DEVICES, Files, TopologyReporter, reserved_problem
 from hekla.agent.originals import Originals
 from hekla.agent.pods import NODE
 from hekla.agent.reload import Reloader, StartError
+from hekla.agent.usage import Sources, UsageCollector
+from hekla.agent.watermarks import Kind
 from hekla.api import names
 from hekla.api.text.times import stamp
 from hekla.kube import notify
@@ -28,6 +34,8 @@ from hekla.kube.daemon import main as run_daemon
 from hekla.kube.errors import ApiError
 from hekla.kube.events import Recorder
 from hekla.kube.flags import (
+    NUMBER,
+    SECONDS,
     TEXT,
     TEXTS,
     WHOLE,
@@ -36,6 +44,7 @@ from hekla.kube.flags import (
     FlagError,
     HelpWanted,
     Options,
+    at_least,
     between,
     one_of,
     parse,
@@ -67,6 +76,17 @@ FLAGS = (
     Flag("include-system-usage", YES_NO, False, "count what the node uses outside of pods too"),
     Flag("extend-resource-cpu-name", TEXT, "", f"name of the cpu that is offered (default {names.BATCH_CPU})"),
     Flag("extend-resource-memory-name", TEXT, "", f"name of the memory that is offered (default {names.BATCH_MEMORY})"),
+    Flag("sampling-interval", SECONDS, INTERVAL, "between two looks at what is used; six in a row above a watermark evict",
+         check=at_least(0.05)),
+    Flag("evict-at-cpu-pressure", NUMBER, 0.0, "percent of the time for which online pods may wait for cpu; 0: does not count",
+         check=between(0, 100)),
+    Flag("evict-at-memory-pressure", NUMBER, 0.0, "the same for memory", check=between(0, 100)),
+    Flag("numatopology-check-period", SECONDS, 0.0, "between two reports of the NUMA topology; 0: it is not reported",
+         check=at_least(0)),
+    Flag("kubelet-conf", TEXT, "", "the kubelet's configuration, for that report (default config.yaml below KUBELET_ROOT_DIR)"),
+    Flag("device-path", TEXT, str(DEVICES), "directory of the kernel's nodes and processors, for that report"),
+    Flag("res-reserved", TEXT, "", "what the kubelet reserves, as in cpu=200m (else as its configuration says)",
+         check=reserved_problem),
     Flag("cgroup-driver", TEXT, "", "systemd or cgroupfs (else CGROUP_DRIVER, else as the kubelet has it)",
          check=lambda value: one_of(*cgroups.Driver)(value) if value else None),
     Flag("cgroup-root", TEXT, "", "where cgroups are mounted (default cgroup below SYS_FS_PATH)"),
@@ -114,6 +134,26 @@ def assemble(daemon: Daemon, recorder: Recorder) -> Agent:
     return agent
 
 
+def probes_of(agent: Agent, options: Options) -> NodeProbes:
+    """What measures the node, lends, evicts and throttles."""
+    sources = Sources.of(agent.cgroups, agent.machine)
+    limits = {
+        Kind.CPU: options.evict_at_cpu_pressure,
+        Kind.MEMORY: options.evict_at_memory_pressure,
+    }
+    return node_probes(agent, UsageCollector(sources, agent.metrics.left_out), limits)
+
+
+def topology_of(agent: Agent, options: Options) -> TopologyReporter:
+    root = agent.machine.kubelet_root
+    files = Files(
+        Path(options.device_path),
+        Path(options.kubelet_conf) if options.kubelet_conf else root / "config.yaml",
+        root / CHECKPOINT,
+    )
+    return TopologyReporter(agent.client, options.kube_node_name, files, options.res_reserved)
+
+
 def prepare(daemon: Daemon) -> None:
     options = daemon.options
     daemon.health.registry = METRICS.registry
@@ -141,6 +181,7 @@ async def work(daemon: Daemon) -> None:
     options = daemon.options
     recorder = Recorder(daemon.client, COMPONENT, host=options.kube_node_name)
     agent = assemble(daemon, recorder)
+    probes = probes_of(agent, options)
     reloader = Reloader(agent, options.kube_pod_namespace, options.kube_pod_name)
     try:
         await reloader.prepare()
@@ -150,6 +191,12 @@ async def work(daemon: Daemon) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(reloader.run(), name="configuration")
             group.create_task(agent.run(), name="agent")
+            group.create_task(probes.run(options.sampling_interval), name="probes")
+            if options.numatopology_check_period > 0:
+                reporter = topology_of(agent, options)
+                group.create_task(
+                    reporter.run(options.numatopology_check_period), name="numatopology"
+                )
     except StartError as error:
         raise DaemonError(str(error)) from None
     finally:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from prometheus_client import CollectorRegistry, Gauge
 
 from hekla import __version__
+from hekla.agent.watermarks import Kind
 from hekla.kube.metrics import Table, Tally
 
 
@@ -17,6 +20,24 @@ class Metrics:
             "volcano_agent_oversubscription_resource_quantity",
             "What was last reported of a node beyond its allocatable: millicores of cpu, bytes of memory",
             ("node", "resource"),
+            registry=registry,
+        )
+        self.usage = Table(
+            "hekla_agent_node_usage_percent",
+            "What is used of what is allocatable, as the watermarks see it",
+            ("node", "resource"),
+            registry=registry,
+        )
+        self.samples_left_out = Tally(
+            "hekla_agent_usage_samples_left_out",
+            "Samples that could not be measured or were not believed",
+            ("what",),
+            registry=registry,
+        )
+        self.evictions = Tally(
+            "hekla_agent_evictions",
+            "Offline pods: evicted, refused because they are critical, failed because the API server says no",
+            ("outcome",),
             registry=registry,
         )
         self.writes = Tally(
@@ -36,3 +57,16 @@ class Metrics:
         )
         build = Gauge("hekla_agent_build_info", "Always 1", ("version",), registry=registry)
         build.labels(__version__).set(1)
+
+    def lends(self, node: str, offer: Mapping[Kind, int]) -> None:
+        for kind, amount in offer.items():
+            self.oversubscription.values[("node", node), ("resource", kind.value)] = amount
+
+    def uses(self, node: str, kind: Kind, percent: int) -> None:
+        self.usage.values[("node", node), ("resource", kind.value)] = percent
+
+    def left_out(self, what: str, why: str) -> None:
+        self.samples_left_out.labels(what).inc()
+
+    def eviction(self, outcome: str) -> None:
+        self.evictions.labels(outcome).inc()
