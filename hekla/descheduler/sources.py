@@ -44,17 +44,27 @@ LARGEST = 256 << 20
 """Bytes of the largest answer about a whole cluster."""
 NODE_CPU = (
     'avg_over_time((1 - sum by (@instance) ($rate(node_cpu_seconds_total{mode="idle"}[$window])) / '
-    "sum by (@instance) ($rate(node_cpu_seconds_total[$window])))[$duration:$step])"
+    "sum by (@instance) ($rate(node_cpu_seconds_total[$window])))[$duration:$step]) or "
+    'avg_over_time((sum by (@instance) ($rate(container_cpu_usage_seconds_total{id="/"}[$window])) / '
+    "max by (@instance) (machine_cpu_cores))[$duration:$step])"
 )
-"""Idle time against all time: the rate of a series that has just begun is too small, and what is idle then would
-seem busy."""
-NODE_MEMORY = "avg_over_time((1 - node_memory_MemAvailable_bytes / node_memory_MemTotal_bytes)[$duration:$step])"
+"""A node exporter's series, and of a node that has none those of its kubelet's cadvisor.  Idle time against all
+time: the rate of a series that has just begun is too small, and what is idle then would seem busy."""
+NODE_MEMORY = (
+    "avg_over_time((1 - max by (@instance) (node_memory_MemAvailable_bytes) / "
+    "max by (@instance) (node_memory_MemTotal_bytes))[$duration:$step]) or "
+    'avg_over_time((max by (@instance) (container_memory_working_set_bytes{id="/"}) / '
+    "max by (@instance) (machine_memory_bytes))[$duration:$step])"
+)
 POD_CPU = (
     "avg_over_time((sum by (namespace, pod) "
     '($rate(container_cpu_usage_seconds_total{container="",name="",pod!=""}[$window])))[$duration:$step])'
 )
 POD_MEMORY = 'sum by (namespace, pod) (container_memory_usage_bytes{container="",name="",pod!=""})'
-MEASURED_AT = "max by (@instance) (timestamp(node_memory_MemAvailable_bytes))"
+MEASURED_AT = (
+    "max by (@instance) (timestamp(node_memory_MemAvailable_bytes)) or "
+    'max by (@instance) (timestamp(container_memory_working_set_bytes{id="/"}))'
+)
 """An instant query is dated now; this is when its samples were taken."""
 
 

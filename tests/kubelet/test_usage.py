@@ -19,7 +19,7 @@ from hekla.api.trees import Json
 from hekla.local.kubelet.usage import measures
 from hekla.local.kubelet.usage.exposition import resource
 from hekla.local.kubelet.usage.measures import PAGE_SIZE, TICK, Measure, Memory, Process
-from hekla.local.kubelet.usage.sampler import Counter
+from hekla.local.kubelet.usage.sampler import Counter, NodeSize, RunningPod, UsageSampler
 from hekla.local.kubelet.usage.snapshot import (
     ContainerUsage,
     Disk,
@@ -125,6 +125,29 @@ def test_counters_never_go_back() -> None:
     assert (counter.cpu, counter.rate) == (9_000, 2_000)
     counter.count(14.0, 8_000)
     assert (counter.cpu, counter.rate) == (9_000, 0)
+
+
+async def test_of_several_nodes_each_uses_what_its_own_pods_use(tmp_path: Path) -> None:
+    now = 1000.0
+    sizes = {"n1": NodeSize(0.5, 4096), "n2": NodeSize(2, 4096)}
+    sampler = UsageSampler(tmp_path, lambda: sizes, lambda: (), lambda: None, lambda: now)
+    pods = [RunningPod("default", name, name, name, 0.0, False, (), ()) for name in sizes]
+
+    async def uses(n1: int, n2: int) -> list[Use]:
+        """After its pod on each node has used so many seconds."""
+        sampler._ended |= {"n1": n1 * 10**9, "n2": n2 * 10**9}
+        sampler._measure(pods, sizes)
+        return [(await sampler.snapshot(name)).node.use for name in sizes]
+
+    first = await uses(n1=8, n2=0)
+    assert [use.cpu for use in first] == [8 * 10**9, 0]
+    now += 10
+    n1, n2 = await uses(n1=18, n2=1)
+    # n1 has half a core, so it cannot use more, whatever its pod took of the machine
+    assert (n1.cpu, n1.rate) == (13 * 10**9, 500_000_000)
+    assert (n2.cpu, n2.rate) == (1 * 10**9, 100_000_000)
+    node = (await sampler.snapshot("n2")).node
+    assert (node.cores, node.memory_total, node.memory_available) == (2, 4096, 4096)
 
 
 # --------------------------------------------------------------------------------------- how it is told

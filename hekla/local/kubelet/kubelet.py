@@ -12,6 +12,7 @@ from typing import Any
 
 from hekla.api import meta
 from hekla.api.kubernetes import core
+from hekla.api.text import quantity
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
 from hekla.kube.errors import ApiError
@@ -33,7 +34,7 @@ from hekla.local.kubelet.pods.statuses import FINAL
 from hekla.local.kubelet.records import PodDirectory, pod_directories
 from hekla.local.kubelet.runtime.cgroups import Groups
 from hekla.local.kubelet.runtime.isolation import Isolation
-from hekla.local.kubelet.usage.sampler import UsageSampler
+from hekla.local.kubelet.usage.sampler import NodeSize, UsageSampler
 
 log = logging.getLogger("kubelet")
 
@@ -71,7 +72,9 @@ class Kubelet:
         """By node and uid: the pods that count against the node's size."""
         self._referers: dict[tuple[str, str, str], set[str]] = defaultdict(set)
         self._tasks = BackgroundTasks()
-        self.usage = UsageSampler(root, self.workers.values, lambda: self.host.groups)
+        self.usage = UsageSampler(
+            root, self._node_sizes, self.workers.values, lambda: self.host.groups
+        )
         self.pressure = Pressure(
             root, thresholds or [], lambda: list(self.workers.values()), self._pressed
         )
@@ -177,6 +180,14 @@ class Kubelet:
         if worker.admitted:
             self.holding[pod.spec.node_name][pod.metadata.uid] = pod
         worker.start()
+
+    def _node_sizes(self) -> dict[str, NodeSize]:
+        return {
+            name: NodeSize(
+                quantity.milli(node.capacity["cpu"]) / 1000, quantity.whole(node.capacity["memory"])
+            )
+            for name, node in self.nodes.items()
+        }
 
     def _pressed(self, conditions: set[str]) -> None:
         for node in self.nodes.values():

@@ -116,7 +116,7 @@ class RegisteredNode:
         self._client = client
         self._recorder = recorder
         self.name = name
-        self._capacity = capacity
+        self.capacity = capacity
         self._allocatable = allocatable
         self._port = endpoint_port
         self._images = images
@@ -246,7 +246,7 @@ class RegisteredNode:
         have = {c.type: c.status for c in node.status.conditions}
         return (
             any(have.get(kind) != status for kind, status, _, _ in self.health())
-            or any(node.status.capacity.get(key) != value for key, value in self._capacity.items())
+            or any(node.status.capacity.get(key) != value for key, value in self.capacity.items())
             or any(
                 node.status.allocatable.get(key) != value
                 for key, value in self._allocatable.items()
@@ -304,7 +304,7 @@ class RegisteredNode:
         ]
         info = self._info
         return {
-            "capacity": self._capacity,
+            "capacity": self.capacity,
             "allocatable": self._allocatable,
             "conditions": conditions,
             "addresses": [

@@ -1,6 +1,9 @@
 """Measures the machine and its pods: every ten seconds, and when somebody asks and the last time was
 longer ago than a second.
 
+A node that has the machine to itself uses what the machine uses.  Of several on one machine each uses what
+its own pods use, as if it were a machine of its size: else all would seem equally busy, whatever runs where.
+
 Counters never go back: what the processes of a container have used may seem less for a moment, while
 one is handed from parent to parent.
 """
@@ -11,9 +14,10 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
@@ -22,7 +26,7 @@ from hekla.local.kubelet.pods.pod_worker import PodWorker
 from hekla.local.kubelet.pods.pressure import size_of
 from hekla.local.kubelet.runtime.cgroups import Groups
 from hekla.local.kubelet.usage import measures
-from hekla.local.kubelet.usage.measures import PROC, Measure
+from hekla.local.kubelet.usage.measures import PROC, Measure, Memory
 from hekla.local.kubelet.usage.snapshot import (
     ContainerUsage,
     Disk,
@@ -68,6 +72,13 @@ class RunningPod:
     containers: tuple[Running, ...]
 
 
+class NodeSize(NamedTuple):
+    """What a node has: cores, and bytes of memory."""
+
+    cores: float
+    memory: int
+
+
 @dataclass(slots=True)
 class Counter:
     """Processor time of one thing: at the last measurement, and how fast it grew."""
@@ -84,21 +95,24 @@ class Counter:
 
 
 class UsageSampler:
-    """All nodes of one kubelet share the machine, so each of them shows the machine's own usage."""
+    """What the nodes of one kubelet use, by name."""
 
     def __init__(
         self,
         root: Path,
+        nodes: Callable[[], Mapping[str, NodeSize]],
         workers: Callable[[], Iterable[PodWorker]],
         groups: Callable[[], Groups | None],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._root = root
+        self._nodes = nodes
         self._workers = workers
         self._groups = groups
         self._clock = clock
         self._counters: dict[tuple[str, ...], Counter] = {}
-        """Of the machine: (); of a pod: (uid,); of a container: (uid, name, attempt)."""
+        """Of the machine: (); of a pod: (uid,); of a container: (uid, name, attempt); of a node of
+        several: ("", name)."""
         self._ended: dict[str, int] = {}
         """Nanoseconds of the containers of a pod that have ended, by its uid."""
         self._disk: dict[Path, int] = {}
@@ -106,6 +120,8 @@ class UsageSampler:
         self._pods: dict[str, tuple[str, PodUsage]] = {}
         """By uid, with its node."""
         self._machine: Use | None = None
+        self._shares: dict[str, Use] = {}
+        """By name, of the nodes that share the machine."""
         self._measuring = asyncio.Lock()
 
     async def run(self) -> None:
@@ -123,23 +139,26 @@ class UsageSampler:
             await self.measure()
         pods = [pod for owner, pod in self._pods.values() if owner == node]
         assert self._machine is not None
-        return Snapshot(await asyncio.to_thread(self._node, node, self._machine), pods)
+        share, size = self._shares.get(node), self._nodes().get(node)
+        shown = await asyncio.to_thread(self._machine_as, node, self._machine)
+        return Snapshot(shown if share is None or size is None else part(shown, share, size), pods)
 
     async def measure(self) -> None:
         """Measure once.  Raises OSError."""
         async with self._measuring:
             if self._machine is None or self._clock() - self._machine.at > FRESH:
-                running = self._running()
-                await asyncio.to_thread(self._measure, running)
+                running, nodes = self._running(), dict(self._nodes())
+                await asyncio.to_thread(self._measure, running, nodes)
 
     def _running(self) -> list[RunningPod]:
         groups = self._groups()
         return [_running(worker, groups) for worker in self._workers()]
 
-    def _measure(self, pods: list[RunningPod]) -> None:
+    def _measure(self, pods: list[RunningPod], nodes: Mapping[str, NodeSize]) -> None:
         known = measures.processes()
         families = measures.families(known, [one.pid for pod in pods for one in pod.containers])
         at = self._clock()
+        before = {key[0]: one.cpu for key, one in self._counters.items() if len(key) == 1}
         if at - self._disk_at >= DISK_INTERVAL:
             self._disk, self._disk_at = self._sizes(pods), at
         seen: dict[tuple[str, ...], Counter] = {}
@@ -156,6 +175,11 @@ class UsageSampler:
             inside = [families[one.pid][1] for one in pod.containers if families[one.pid][1:]]
             found[pod.uid] = pod.node, self._pod(pod, usages, inside, seen, at)
         self._machine = self._count(seen, (), at, measures.of_machine())
+        self._shares = {}
+        for name, size in nodes.items() if len(nodes) > 1 else ():
+            own = {uid: pod for uid, (node, pod) in found.items() if node == name}
+            since = sum(pod.use.cpu - before.get(uid, 0) for uid, pod in own.items())
+            self._shares[name] = self._share(seen, name, size, list(own.values()), since, at)
         self._counters, self._pods = seen, found
         self._ended = {uid: spent for uid, spent in self._ended.items() if uid in found}
 
@@ -188,14 +212,7 @@ class UsageSampler:
         for key, counter in self._counters.items():
             if len(key) == 3 and key[0] == pod.uid and key not in seen:
                 self._ended[pod.uid] = self._ended.get(pod.uid, 0) + counter.cpu
-        parts = [one.use.memory for one in containers]
-        memory = measures.Memory(
-            sum(one.usage for one in parts),
-            sum(one.working_set for one in parts),
-            sum(one.rss for one in parts),
-            sum(one.faults for one in parts),
-            sum(one.major_faults for one in parts),
-        )
+        memory = total(one.use.memory for one in containers)
         spent = self._ended.get(pod.uid, 0) + sum(one.use.cpu for one in containers)
         whole = Measure(spent, memory, sum(one.use.processes for one in containers))
         return PodUsage(
@@ -209,12 +226,41 @@ class UsageSampler:
             {name: self._disk.get(place, 0) for name, place in pod.volumes},
         )
 
+    def _share(
+        self,
+        seen: dict[tuple[str, ...], Counter],
+        name: str,
+        size: NodeSize,
+        pods: list[PodUsage],
+        since: int,
+        at: float,
+    ) -> Use:
+        """What a node's pods use together, which is at most what it has.  `since`: nanoseconds of
+        processor time since the last measurement."""
+        key = ("", name)
+        before = self._counters.get(key)
+        if before is None:
+            spent = sum(pod.use.cpu for pod in pods)
+        else:
+            spent = before.cpu + min(since, int(size.cores * 1e9 * (at - before.at)))
+        memory = total(pod.use.memory for pod in pods)
+        held = Memory(
+            min(memory.usage, size.memory),
+            min(memory.working_set, size.memory),
+            memory.rss,
+            memory.faults,
+            memory.major_faults,
+        )
+        return self._count(
+            seen, key, at, Measure(spent, held, sum(pod.use.processes for pod in pods))
+        )
+
     def _sizes(self, pods: list[RunningPod]) -> dict[Path, int]:
         places = [place for pod in pods for _, place in pod.volumes]
         places += [place for pod in pods for one in pod.containers for place in one.places]
         return {place: size_of(place) for place in places}
 
-    def _node(self, name: str, use: Use) -> NodeUsage:
+    def _machine_as(self, name: str, use: Use) -> NodeUsage:
         disk, memory = os.statvfs(self._root), psutil.virtual_memory()
         size = disk.f_frsize
         return NodeUsage(
@@ -236,6 +282,29 @@ class UsageSampler:
             measures.number(PROC / "sys/kernel/pid_max") or 0,
             measures.pressure(),
         )
+
+
+def total(parts: Iterable[Memory]) -> Memory:
+    """The memory of several together."""
+    all_parts = list(parts)
+    return Memory(
+        sum(one.usage for one in all_parts),
+        sum(one.working_set for one in all_parts),
+        sum(one.rss for one in all_parts),
+        sum(one.faults for one in all_parts),
+        sum(one.major_faults for one in all_parts),
+    )
+
+
+def part(machine: NodeUsage, use: Use, size: NodeSize) -> NodeUsage:
+    """A node that is a part of a machine."""
+    return replace(
+        machine,
+        use=use,
+        cores=size.cores,
+        memory_total=size.memory,
+        memory_available=size.memory - use.memory.working_set,
+    )
 
 
 def _running(worker: PodWorker, groups: Groups | None) -> RunningPod:

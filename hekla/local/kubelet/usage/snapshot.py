@@ -74,7 +74,7 @@ class NodeUsage:
     networks: Sequence[Network]
     swap: tuple[int, int]
     """(used, free) bytes."""
-    cores: int
+    cores: float
     memory_total: int
     memory_available: int
     pid_limit: int
