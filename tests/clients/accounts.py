@@ -22,6 +22,11 @@ def make(api: Api, ns: Namespace, name: str, rules: list[dict[str, Any]], place:
     api.create(ns.path("serviceaccounts"), {"metadata": {"name": name}})
     api.create(f"{RBAC}/clusterroles", {"metadata": {"name": whole}, "rules": rules})
     bind(api, ns, name, "clusterroles", whole)
+    return kubeconfig(api, ns, name, place)
+
+
+def kubeconfig(api: Api, ns: Namespace, name: str, place: Path) -> Path:
+    """A kubeconfig of a service account that is there, with `token` and `ca.crt` beside it."""
     made = api.create(ns.path("serviceaccounts", name, "token"), {"spec": {}})
     (place / "token").write_text(made["status"]["token"])
     root = api.get(ns.path("configmaps", "kube-root-ca.crt")).tree

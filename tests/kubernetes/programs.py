@@ -84,6 +84,12 @@ PROGRAMS = {
             "sigs.k8s.io/metrics-server/cmd/metrics-server",
             150,
         ),
+        Program(
+            "vpa-recommender",
+            "vertical-pod-autoscaler",
+            "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/recommender",
+            95,
+        ),
     )
 }
 SERVER = ("etcd", "kube-apiserver", "kube-controller-manager")
@@ -123,6 +129,25 @@ def need(*names: str, seconds: float | None = None, say: Say = lambda _: None) -
         )
         _build(place, missing, time.monotonic() + min(limit, lane.left()), say)
     return {name: place / name for name in names}
+
+
+def source(name: str, path: str) -> Path:
+    """The folder of the module that has `path`, as Go keeps it, beside a program that is built: what
+    its users apply to a cluster.  Raises CannotBuild."""
+    command = ["go", "list", "-m", "-f={{.Dir}}", path]
+    where = MODULES / PROGRAMS[name].module
+    found = subprocess.run(
+        command,
+        cwd=where,
+        env={**os.environ, **ENVIRONMENT},
+        capture_output=True,
+        text=True,
+        timeout=PROXY_PATIENCE,
+        check=False,
+    )
+    if found.returncode != 0 or not found.stdout.strip():
+        raise CannotBuild(f"Go does not keep {path}: {found.stderr.strip()[-300:]}")
+    return Path(found.stdout.strip())
 
 
 def wanted(*names: str, seconds: float | None = None) -> dict[str, Path]:
