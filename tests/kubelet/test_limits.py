@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -71,11 +70,11 @@ async def test_scratch_space_has_a_size(live: Cluster) -> None:
         await live.client.delete(POD, name, "default")
         await live.gone(name)
     base, _ = cgroups.find()
-    places = [Path("/dev/shm"), *(base.directories if base is not None else ())]
+    root = live.kubelet.root
+    trees = base.tree(root).values() if base is not None else ()
     for _ in range(1200):  # the directories go after the object
-        left = [
-            path for place in places for path in place.glob(f"{name_of(live.kubelet.root)}/*-*")
-        ]
+        left = [*Path("/dev/shm").glob(f"{name_of(root)}/*-*")]
+        left += [path for tree in trees for path in tree.glob("kubepods/**/pod*")]
         if not left:
             break
         await asyncio.sleep(0.05)
@@ -176,43 +175,3 @@ def test_sizes_are_measured_without_following_links(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"x" * 10_000)
     (tmp_path / "l").symlink_to("/usr")
     assert 10_000 <= size_of(tmp_path) < 100_000
-
-
-@pytest.mark.parametrize(("resources", "two", "one"), [
-    ({}, [{}], [{}, {}]),
-    ({"limits": {"memory": "64Mi", "cpu": "500m"}}, [{"cpu.max": "50000 100000", "memory.max": "67108864", "memory.oom.group": "1"}],
-     [{"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "50000"}, {"memory.limit_in_bytes": "67108864"}]),
-    ({"requests": {"cpu": "1"}}, [{"cpu.weight": "39"}], [{"cpu.shares": "1024"}, {}]),
-])  # fmt: skip
-def test_limits_become_settings_of_control_groups(
-    resources: Any, two: list[dict[str, str]], one: list[dict[str, str]]
-) -> None:
-    spec = core.Container(name="c", resources=core.ResourceRequirements(**resources))
-    assert list(cgroups.settings(2, spec)) == two
-    assert list(cgroups.settings(1, spec)) == one
-
-
-def test_where_groups_may_be_made(tmp_path: Path) -> None:
-    own = tmp_path / "own"
-    own.write_text("4:memory:/a\n1:cpu,cpuacct:/b\n0::/\n")
-    assert cgroups.find(tmp_path, own)[0] is None
-    for place in ("memory/a", "cpu/b"):
-        (tmp_path / place).mkdir(parents=True)
-    base, why = cgroups.find(tmp_path, own)
-    if os.geteuid():
-        assert base is None and "another user" in why
-        return
-    assert (
-        base is not None
-        and base.version == 1
-        and base.directories == (tmp_path / "cpu" / "b", tmp_path / "memory" / "a")
-    )
-    groups = cgroups.Groups.prepare(base, tmp_path)
-    assert groups is not None
-    made = groups.make(
-        "u",
-        core.Container(name="c", resources=core.ResourceRequirements(limits={"memory": "1Mi"})),
-        0,
-    )
-    assert Path(made, "memory.limit_in_bytes").read_text() == "1048576"
-    assert groups.make("u", core.Container(name="d"), 0) == ""

@@ -31,10 +31,16 @@ from hekla.local.kubelet.nodes.node import RegisteredNode
 from hekla.local.kubelet.nodes.own_nodes import FAKE_NAME, OwnNodes, fake_names, real_names
 from hekla.local.kubelet.pods import pressure
 from hekla.local.kubelet.pods.images import Images, TableError
+from hekla.local.kubelet.records import write_atomically
 from hekla.local.kubelet.runtime import isolation, runtime
 from hekla.local.machine import homes
 
 log = logging.getLogger("kubelet")
+
+
+CPU_MANAGER_STATE = "cpu_manager_state"
+NO_CPU_MANAGER = b'{"policyName":"none","defaultCpuSet":"","checksum":1353318690}'
+"""What a kubelet says that leaves every processor to every pod: others on the node read it."""
 
 
 def quantity_problem(text: str) -> str | None:
@@ -69,6 +75,7 @@ FLAGS = (
     Flag("container-log-max-files", WHOLE, 5, "so many of these sizes are kept", check=between(2, 1000)),
     Flag("api-server-address", TEXT, "", "host:port at which pods reach the API server (default: as the kubeconfig has it)"),
     Flag("isolation", TEXT, "auto", "auto, shared-network to leave pods in this machine's network, or none to do without any namespaces"),
+    Flag("cgroups-per-qos", YES_NO, False, "control groups for every pod; without, for those with requests or limits"),
     Flag("closed-paths", TEXTS, [], "directories that no pod sees, such as that of the cluster's keys (the root-dir is one already)"),
     Flag("eviction-hard", TEXT, pressure.DEFAULT, "how little memory, disk and processes a node lets be left", check=threshold_problem),
     Flag("port", WHOLE, 0, "port of the first node's endpoint on 127.0.0.1, the others follow; 0 for any free", check=between(0, 65535)),
@@ -198,9 +205,17 @@ async def make_kubelet(daemon: Daemon, root: Path, images: Images, recorder: Rec
     for finding in found.findings:
         if not finding.available:
             log.info("no %s (%s): %s", finding.name, finding.why_not, finding.cost)
+    write_atomically(root / CPU_MANAGER_STATE, NO_CPU_MANAGER)
     thresholds = pressure.parse(daemon.options.eviction_hard)
     kubelet = Kubelet(
-        daemon.client, root, found, images, recorder, await api_address(daemon), thresholds
+        daemon.client,
+        root,
+        found,
+        images,
+        recorder,
+        await api_address(daemon),
+        thresholds,
+        daemon.options.cgroups_per_qos,
     )
     kubelet.host.clock.max_size = max(
         4096, quantity.milli(daemon.options.container_log_max_size) // 1000

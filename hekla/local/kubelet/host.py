@@ -12,6 +12,8 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
+import psutil
+
 from hekla.api.kubernetes import core
 from hekla.kube.client import Client
 from hekla.kube.events import Recorder
@@ -25,10 +27,10 @@ from hekla.local.kubelet.pods.images import Images
 from hekla.local.kubelet.records import pod_directories
 from hekla.local.kubelet.reporter import Reporter
 from hekla.local.kubelet.runtime import preload
-from hekla.local.kubelet.runtime.cgroups import Groups
 from hekla.local.kubelet.runtime.isolation import Isolation
 from hekla.local.kubelet.runtime.logs import Clock
 from hekla.local.kubelet.runtime.memory_limits import MemoryLimits
+from hekla.local.kubelet.runtime.pod_groups import PodGroups
 from hekla.local.kubelet.runtime.runtime import Runtime
 from hekla.local.machine.homes import Homes, programs
 
@@ -67,7 +69,9 @@ class Host:
         self.addresses = Addresses(root, isolation.private_addresses)
         self.api = api
         """(host, port) at which pods reach the API server."""
-        self.groups: Groups | None = None
+        self.groups: PodGroups | None = None
+        self.memory = psutil.virtual_memory().total
+        """Bytes of the machine."""
         self.memory_limits = MemoryLimits(self.runtime)
         self.network = Network(root) if isolation.network else None
         self.names = PodNames(root, finder, self.network, api)

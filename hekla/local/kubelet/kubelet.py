@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 from collections import defaultdict
 from pathlib import Path
@@ -32,8 +33,8 @@ from hekla.local.kubelet.pods.pod_worker import PodWorker
 from hekla.local.kubelet.pods.pressure import Pressure, Threshold
 from hekla.local.kubelet.pods.statuses import FINAL
 from hekla.local.kubelet.records import PodDirectory, pod_directories
-from hekla.local.kubelet.runtime.cgroups import Groups
 from hekla.local.kubelet.runtime.isolation import Isolation
+from hekla.local.kubelet.runtime.pod_groups import PodGroups
 from hekla.local.kubelet.usage.sampler import NodeSize, UsageSampler
 
 log = logging.getLogger("kubelet")
@@ -55,6 +56,7 @@ class Kubelet:
         recorder: Recorder,
         api: tuple[str, str],
         thresholds: list[Threshold] | None = None,
+        groups_for_every_pod: bool = False,
     ) -> None:
         self.client = client
         self.root = root
@@ -79,7 +81,9 @@ class Kubelet:
             root, thresholds or [], lambda: list(self.workers.values()), self._pressed
         )
         if isolation.cgroup is not None:
-            self.host.groups = Groups.prepare(isolation.cgroup, root)
+            self.host.groups = PodGroups.prepare(
+                isolation.cgroup, root, os.cpu_count() or 1, groups_for_every_pod
+            )
 
     # --- running ----------------------------------------------------------------------------------
 
@@ -179,6 +183,8 @@ class Kubelet:
         worker.restore()
         if worker.admitted:
             self.holding[pod.spec.node_name][pod.metadata.uid] = pod
+            if self.host.groups is not None:
+                self.host.groups.adopt(pod)
         worker.start()
 
     def _node_sizes(self) -> dict[str, NodeSize]:
@@ -215,6 +221,8 @@ class Kubelet:
         self.workers.pop(worker.uid, None)
         self.policies.changed()
         self.holding[pod.spec.node_name].pop(worker.uid, None)
+        if self.host.groups is not None:
+            self.host.groups.forget_pod(worker.uid)
         maps, secrets = references(pod)
         for kind, found in (("ConfigMap", maps), ("Secret", secrets)):
             for name in found:
@@ -257,6 +265,8 @@ class Kubelet:
             await asyncio.sleep(0.05)
         for instance in running:
             await self.host.runtime.kill(instance)
+        if self.host.groups is not None:
+            self.host.groups.forget_pod(uid)
         self.host.addresses.give_back(uid)
         directory.remove()
 

@@ -47,6 +47,12 @@ def name_of(root: Path) -> str:
     return "hekla-" + hashlib.sha256(os.fsencode(root.absolute())).hexdigest()[:12]
 
 
+def container_digest(uid: str, container: str, attempt: int) -> str:
+    """The id of one instance of a container: in its pod's status, and the name of its control
+    group."""
+    return hashlib.sha256(f"{uid}/{container}/{attempt}".encode()).hexdigest()
+
+
 class Launch(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Everything that starting one container takes; the spawner reads it as JSON."""
 
@@ -77,6 +83,8 @@ class Launch(msgspec.Struct, kw_only=True, omit_defaults=True):
     user: int | None = None
     group: int | None = None
     groups: list[int] = []
+    oom_score: int = 0
+    """How much sooner than others the kernel kills it when memory is short: -1000 to 1000."""
     cgroup: str = ""
     """The control groups to join, joined by ":"; empty for none."""
     namespaces: list[str] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from hekla.api.kubernetes import core
 from hekla.api.text import quantity
@@ -16,16 +16,28 @@ def amount(resource: str, value: str | int | float) -> int:
 
 
 def requests(pod: core.Pod) -> Amounts:
-    """What a pod takes: the sum of its containers and sidecars, or the largest init container where
-    that is more."""
+    """What a pod takes."""
+    return together(pod, lambda container: container.resources.requests)
+
+
+def limits(pod: core.Pod) -> Amounts:
+    """The limits of a pod as one; a container without one adds nothing."""
+    return together(pod, lambda container: container.resources.limits)
+
+
+def together(
+    pod: core.Pod, of: Callable[[core.Container], Mapping[str, str | int | float]]
+) -> Amounts:
+    """The sum of a pod's containers and sidecars, or the largest init container where that is
+    more, and what the pod needs itself."""
     total: Amounts = {}
     for container in pod.spec.containers:
-        add(total, container.resources.requests)
+        add(total, of(container))
     largest: Amounts = {}
     beside: Amounts = {}
     for init in pod.spec.init_containers:
         need = dict(beside)
-        add(need, init.resources.requests)
+        add(need, of(init))
         if init.restart_policy == "Always":
             beside = need
         for resource, value in need.items():

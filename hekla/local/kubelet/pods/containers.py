@@ -16,7 +16,13 @@ import msgspec
 from hekla.api.kubernetes import core
 from hekla.local.kubelet.host import Host
 from hekla.local.kubelet.pods.statuses import ContainerView, Ended
-from hekla.local.kubelet.records import UNKNOWN_EXIT, Launch, PodDirectory, Slot
+from hekla.local.kubelet.records import (
+    UNKNOWN_EXIT,
+    Launch,
+    PodDirectory,
+    Slot,
+    container_digest,
+)
 from hekla.local.kubelet.runtime import interleaved_logs, logs
 from hekla.local.kubelet.runtime.probes import Prober
 from hekla.local.kubelet.runtime.runtime import Instance
@@ -38,7 +44,7 @@ def back_off(failures: int) -> float:
 
 
 def container_id(uid: str, container: str, attempt: int) -> str:
-    return "hekla://" + hashlib.sha256(f"{uid}/{container}/{attempt}".encode()).hexdigest()
+    return f"hekla://{container_digest(uid, container, attempt)}"
 
 
 def image_id(image: str) -> str:

@@ -100,7 +100,7 @@ class Resizing:
             self._containers.limit_memory(container)
             return ""
         family = memory_limits.process_tree(container.instance.claim.pid)
-        return groups.change(self._context.uid, spec, container.attempt, family)
+        return groups.change(self._context.pod, spec, container.attempt, family)
 
 
 def needs_restart(spec: core.Container, before: core.Container) -> bool:

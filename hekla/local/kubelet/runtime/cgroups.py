@@ -1,48 +1,55 @@
-"""Limits by control groups, version 1 or 2, where this user may create them.
+"""Where this user may make control groups, version 1 or 2, and the tree of groups that a kubelet
+makes there: made, left to nobody, removed.
 
-Version 2: the kubelet moves into a leaf of the group that it was started in, so that controllers can
-be enabled for its siblings, and creates a group there for each container. Version 1: a group in
-each of the hierarchies `memory` and `cpu`, below the kubelet's own. A container without limits and
-requests gets no group. If the kernel refuses, the survey says why, and `memory_limits.py` watches
-memory instead.
+Everything of one kubelet lies below one group, whose path is the same in every hierarchy, so that
+those who look for a pod's group find it as on any node: `<path>/kubepods/...`, with `<path>` as their
+`--kube-cgroup-root`.  Version 1: below the deepest group that this process has in all hierarchies
+alike.  Version 2: beside a leaf into which the processes of this one's group move, because a group
+with processes cannot give its controllers to others.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from hekla.api.text import quantity
 from hekla.local.kubelet.records import name_of
-
-if TYPE_CHECKING:  # `hekla down` imports this without the API types
-    from hekla.api.kubernetes import core
 
 ROOT = Path("/sys/fs/cgroup")
 OWN = Path("/proc/self/cgroup")
 CONTROLLERS = ("cpu", "memory")
-CPU_PERIOD = 100_000
-"""The period of a cpu limit, in microseconds."""
-REMOVAL_ATTEMPTS, REMOVAL_RETRY_INTERVAL = 100, 0.1
-"""Seconds between attempts to remove a group."""
+BESIDE = ("cpuacct", "net_cls")
+"""Controllers of version 1 that are used where they are: the time used, and the class of packets."""
+LEAF = "hekla-kubelet"
+"""Where the processes move that are in the group itself, version 2."""
+DELEGATE = "`systemd-run --user --scope -p Delegate=yes hekla up` gives one of your own"
 
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """The groups below which containers get theirs."""
+    """The group below which a kubelet's tree is made, in each hierarchy."""
 
     version: int
-    directories: tuple[Path, ...]
-    """One for version 2; for version 1 one of each hierarchy, in the order of CONTROLLERS."""
+    path: str
+    """From the root of each hierarchy; "/" for the root itself."""
+    directories: Mapping[str, Path]
+    """By controller; in version 2 the same for all.  Without those that share a hierarchy with an
+    earlier one."""
+
+    def tree(self, root: Path) -> dict[str, Path]:
+        """The top of the tree of the kubelet with this directory, by controller."""
+        return {name: place / name_of(root) for name, place in self.directories.items()}
+
+    def cgroup_root(self, root: Path) -> str:
+        """The path of that tree, as `--kube-cgroup-root` takes it."""
+        return f"{self.path.rstrip('/')}/{name_of(root)}"
 
 
 def find(root: Path = ROOT, own: Path = OWN) -> tuple[Base | None, str]:
-    """Where groups can be created, or None and the reason. Changes nothing."""
+    """Where groups can be made, or None and the reason.  Changes nothing."""
     try:
         lines = own.read_text().splitlines()
     except OSError:
@@ -57,7 +64,8 @@ def unified(root: Path, lines: list[str]) -> tuple[Base | None, str]:
     place = next((line for line in lines if line.startswith("0::")), None)
     if place is None:
         return None, "this process has no cgroup of the unified hierarchy"
-    base = root / place.removeprefix("0::").lstrip("/")
+    path = place.removeprefix("0::").removesuffix(f"/{LEAF}") or "/"
+    base = root / path.lstrip("/")
     try:
         controllers = (base / "cgroup.controllers").read_text().split()
     except OSError as error:
@@ -66,164 +74,77 @@ def unified(root: Path, lines: list[str]) -> tuple[Base | None, str]:
     if lacking:
         return None, f"{base} has no controller for {' and '.join(lacking)}"
     if not os.access(base, os.W_OK) or not os.access(base / "cgroup.procs", os.W_OK):
-        return (
-            None,
-            f"{base} belongs to another user; `systemd-run --user --scope -p Delegate=yes hekla up` gives one of your own",
-        )
-    return Base(2, (base,)), ""
+        return None, f"{base} belongs to another user; {DELEGATE}"
+    return Base(2, path, dict.fromkeys(CONTROLLERS, base)), ""
 
 
 def legacy(root: Path, lines: list[str]) -> tuple[Base | None, str]:
     """`find` for version 1."""
     places = {
-        name: line.split(":", 2)[2].lstrip("/")
-        for line in lines
-        for name in line.split(":", 2)[1].split(",")
+        name: line.split(":", 2)[2] for line in lines for name in line.split(":", 2)[1].split(",")
     }
-    found = []
-    for name in CONTROLLERS:
-        base = root / name / places.get(name, "")
-        if name not in places or not base.is_dir():
+    used = [name for name in (*CONTROLLERS, *BESIDE) if name in places and (root / name).is_dir()]
+    if not {*CONTROLLERS} <= {*used}:
+        return None, "this machine has no control groups for memory and cpu"
+    path = os.path.commonpath([places[name] for name in used])
+    found: dict[str, Path] = {}
+    for name in used:
+        base = root / name / path.lstrip("/")
+        if not base.is_dir():
             return None, "this machine has no control groups for memory and cpu"
         if not os.access(base, os.W_OK) or os.geteuid():
             return None, f"{base} belongs to another user"
-        found.append(base)
-    return Base(1, tuple(found)), ""
+        if not any(os.path.samefile(base, other) for other in found.values()):
+            found[name] = base
+    return Base(1, path, found), ""
 
 
-class Groups:
-    """The groups of a kubelet's containers."""
-
-    def __init__(self, version: int, directories: tuple[Path, ...]) -> None:
-        self.version = version
-        self.directories = directories
-
-    @classmethod
-    def prepare(cls, base: Base, root: Path) -> Groups | None:
-        """Prepare the base groups; None if the kernel refuses."""
-        places = tuple(directory / name_of(root) for directory in base.directories)
-        try:
-            if base.version == 2:
-                top = base.directories[0]
-                (top / "hekla-kubelet").mkdir(exist_ok=True)
-                (top / "hekla-kubelet" / "cgroup.procs").write_text(str(os.getpid()))
-                (top / "cgroup.subtree_control").write_text(
-                    " ".join(f"+{name}" for name in CONTROLLERS)
-                )
-            for place in places:
-                place.mkdir(exist_ok=True)
-                empty(place)
-            if base.version == 2:
-                (places[0] / "cgroup.subtree_control").write_text(
-                    " ".join(f"+{name}" for name in CONTROLLERS)
-                )
-        except OSError:
-            return None
-        return cls(base.version, places)
-
-    def make(self, uid: str, container: core.Container, attempt: int) -> str:
-        """Create the groups of a container with its limits; returns their paths joined by ":", ""
-        if it needs none or the kernel refuses."""
-        made = []
-        try:
-            for directory, values in zip(self.directories, settings(self.version, container)):
-                if values:
-                    group = directory / f"{uid}-{container.name}-{attempt}"
-                    group.mkdir(exist_ok=True)
-                    for name, value in values.items():
-                        (group / name).write_text(value)
-                    made.append(str(group))
-        except OSError:
-            return ""
-        return ":".join(made)
-
-    def change(self, uid: str, container: core.Container, attempt: int, pids: list[int]) -> str:
-        """Change the limits of a running container; returns why the kernel refuses, "" if it does
-        not."""
-        try:
-            for directory, values in zip(self.directories, settings(self.version, container)):
-                group = directory / f"{uid}-{container.name}-{attempt}"
-                joins = bool(values) and not group.is_dir()
-                if joins:
-                    group.mkdir()
-                for name, value in values.items():
-                    (group / name).write_text(value)
-                for pid in pids if joins else ():
-                    with contextlib.suppress(ProcessLookupError):
-                        (group / "cgroup.procs").write_text(str(pid))
-        except OSError as error:
-            return error.strerror or str(error)
-        return ""
-
-    def of(self, uid: str, container: str, attempt: int) -> tuple[Path, ...]:
-        """The groups of a container that there are, for those who measure it."""
-        groups = (directory / f"{uid}-{container}-{attempt}" for directory in self.directories)
-        return tuple(group for group in groups if group.is_dir())
-
-    def out_of_memory(self, uid: str, container: str, attempt: int) -> bool:
-        """Whether the kernel killed a process of the container because it was out of memory."""
-        file = "memory.events" if self.version == 2 else "memory.oom_control"
-        place = self.directories[0 if self.version == 2 else CONTROLLERS.index("memory")]
-        try:
-            text = (place / f"{uid}-{container}-{attempt}" / file).read_text()
-        except OSError:
-            return False
-        return any(
-            line.startswith("oom_kill ") and line.split()[1] != "0" for line in text.splitlines()
-        )
-
-    def forget(self, uid: str, container: str, attempt: int) -> None:
-        """Remove the groups of a container that has ended, once the kernel has released its last
-        process. The next kubelet removes those that are left after `REMOVAL_ATTEMPTS`. Needs a
-        running event loop."""
-        for directory in self.directories:
-            _remove(directory / f"{uid}-{container}-{attempt}", REMOVAL_ATTEMPTS)
+def prepare(base: Base, root: Path) -> None:
+    """Make the top of the kubelet's tree; version 2: able to give its controllers on.  Raises
+    OSError if the kernel refuses."""
+    if base.version == 2:
+        (top,) = set(base.directories.values())
+        vacate(top)
+        give_on(top)
+    for place in set(base.tree(root).values()):
+        place.mkdir(exist_ok=True)
+        if base.version == 2:
+            give_on(place)
 
 
-def _remove(group: Path, tries: int) -> None:
-    try:
-        group.rmdir()
-    except FileNotFoundError:  # the container had no group
+def vacate(group: Path) -> None:
+    """Move the processes of a group into its leaf.  Raises OSError.
+
+    The root of all groups may keep its own.  One that is being forked meanwhile is found in the
+    next turn; one that ends meanwhile is gone anyway.
+    """
+    if not (group / "cgroup.type").exists():
         return
-    except OSError:
-        if tries > 1:
-            asyncio.get_running_loop().call_later(REMOVAL_RETRY_INTERVAL, _remove, group, tries - 1)
+    leaf = group / LEAF
+    leaf.mkdir(exist_ok=True)
+    while pids := (group / "cgroup.procs").read_text().split():
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                (leaf / "cgroup.procs").write_text(pid)
 
 
-def settings(version: int, container: core.Container) -> Iterator[dict[str, str]]:
-    """The files to write into a container's groups, name -> content: one dict for each directory."""
-    limits, requests = container.resources.limits, container.resources.requests
-    shares = max(2, quantity.milli(requests["cpu"]) * 1024 // 1000) if "cpu" in requests else 0
-    quota = max(1000, quantity.milli(limits["cpu"]) * CPU_PERIOD // 1000) if "cpu" in limits else 0
-    memory = quantity.whole(limits["memory"]) if "memory" in limits else 0
-    if version == 2:
-        found = (
-            {"cpu.weight": str(min(10000, max(1, 1 + (shares - 2) * 9999 // 262142)))}
-            if shares
-            else {}
-        )
-        found |= {"cpu.max": f"{quota} {CPU_PERIOD}"} if quota else {}
-        yield found | ({"memory.max": str(memory), "memory.oom.group": "1"} if memory else {})
-        return
-    yield ({"cpu.shares": str(shares)} if shares else {}) | (
-        {"cpu.cfs_period_us": str(CPU_PERIOD), "cpu.cfs_quota_us": str(quota)} if quota else {}
-    )
-    yield {"memory.limit_in_bytes": str(memory)} if memory else {}
+def give_on(group: Path) -> None:
+    """Let the groups below a group of version 2 have the controllers."""
+    (group / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in CONTROLLERS))
 
 
 def sweep(root: Path) -> None:
-    """Remove empty groups that a kubelet of this directory has left."""
+    """Remove the tree of a kubelet that has ended, as far as no process is in it."""
     base, _ = find()
-    for directory in base.directories if base is not None else ():
-        place = directory / name_of(root)
-        if place.is_dir():
-            empty(place)
-            with contextlib.suppress(OSError):
-                place.rmdir()
-
-
-def empty(directory: Path) -> None:
-    """Remove groups without processes."""
-    for group in directory.glob("*-*"):
+    for place in set(base.tree(root).values()) if base is not None else ():
+        clear(place)
         with contextlib.suppress(OSError):
-            group.rmdir()
+            place.rmdir()
+
+
+def clear(group: Path) -> None:
+    """Remove the groups below a group that have no processes."""
+    for directory, below, _ in os.walk(group, topdown=False):
+        for name in below:
+            with contextlib.suppress(OSError):
+                os.rmdir(os.path.join(directory, name))

@@ -15,6 +15,7 @@ from hekla.local.kubelet.hosts import kernel_hostname
 from hekla.local.kubelet.pods import containers
 from hekla.local.kubelet.records import Launch, PodDirectory
 from hekla.local.kubelet.runtime import capabilities, isolation, preload
+from hekla.local.kubelet.runtime.pod_groups import oom_score
 from hekla.local.kubelet.volumes import volumes
 
 SPLIT_LOG_STREAMS = "hekla.io/split-log-streams"
@@ -118,15 +119,14 @@ class Launching:
         if library := self.preloaded(user, mounts):
             own_name = "" if "uts" in host.isolation.namespaces else kernel_hostname(pod)
             known = preload.variables(known, library, self.address, own_name)
-        cgroup = (
-            host.groups.make(pod.metadata.uid, spec, attempt) if host.groups is not None else ""
-        )
+        cgroup = host.groups.make(pod, spec, attempt) if host.groups is not None else ""
         return Launch(
             argv=argv,
             env=known,
             cwd=cwd or str(scratch),
             mounts=mounts,
             hostname=kernel_hostname(pod),
+            oom_score=oom_score(pod, spec, host.memory),
             cgroup=cgroup,
             user=user if host.isolation.change_user else None,
             group=group if host.isolation.change_user else None,

@@ -415,7 +415,8 @@ def begin(slot: str, answer: Callable[[str], None]) -> None:
     )
     namespaces = launch.get("namespaces", [])
     for group in launch.get("cgroup", "").split(":") if launch.get("cgroup") else ():
-        write(f"{group}/cgroup.procs", "0")
+        join_group(group)
+    rank_for_oom(launch)
     if launch.get("network"):
         enter_network(launch["network"])
     process = oldest() if launch.get("machine") else ""
@@ -651,6 +652,27 @@ def attempt(namespaces: list[str]) -> str:
     return text or ("refused" if code else "")
 
 
+def join_group(group: str) -> None:
+    """Move this process, which has one thread, into a control group.
+
+    Version 1 can move a thread alone, which waits for nobody; for a process the kernel first waits
+    until nobody on the machine forks, ten milliseconds and more."""
+    try:
+        write(f"{group}/tasks", "0")
+    except FileNotFoundError:
+        write(f"{group}/cgroup.procs", "0")
+
+
+def rank_for_oom(launch: dict[str, Any]) -> None:
+    """Say how soon the kernel is to kill this process when memory is short; only root may ask to be
+    spared."""
+    if score := launch.get("oom_score"):
+        try:
+            write("/proc/self/oom_score_adj", str(score))
+        except OSError:
+            pass
+
+
 def join(pid: int, slot: str, argv: list[str], tty: bool = False) -> None:
     """Run a command in a running container, for exec and exec probes; its exit code becomes that of
     this process."""
@@ -659,11 +681,12 @@ def join(pid: int, slot: str, argv: list[str], tty: bool = False) -> None:
     if launch.get("cgroup"):
         try:
             for group in launch["cgroup"].split(":"):
-                write(f"{group}/cgroup.procs", "0")
+                join_group(group)
         except OSError:
             # the limits protect the machine; that a command runs outside of them is no reason to
             # fail
             pass
+    rank_for_oom(launch)
     kinds = [
         kind for kind in ("user", "mount", "uts", "pid") if kind in launch.get("namespaces", ())
     ]

@@ -24,7 +24,7 @@ import psutil
 from hekla.api.text import quantity
 from hekla.local.kubelet.pods.pod_worker import PodWorker
 from hekla.local.kubelet.pods.pressure import size_of
-from hekla.local.kubelet.runtime.cgroups import Groups
+from hekla.local.kubelet.runtime.pod_groups import PodGroups
 from hekla.local.kubelet.usage import measures
 from hekla.local.kubelet.usage.measures import PROC, Measure, Memory
 from hekla.local.kubelet.usage.snapshot import (
@@ -102,7 +102,7 @@ class UsageSampler:
         root: Path,
         nodes: Callable[[], Mapping[str, NodeSize]],
         workers: Callable[[], Iterable[PodWorker]],
-        groups: Callable[[], Groups | None],
+        groups: Callable[[], PodGroups | None],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._root = root
@@ -307,7 +307,7 @@ def part(machine: NodeUsage, use: Use, size: NodeSize) -> NodeUsage:
     )
 
 
-def _running(worker: PodWorker, groups: Groups | None) -> RunningPod:
+def _running(worker: PodWorker, groups: PodGroups | None) -> RunningPod:
     """What is to be measured of a pod."""
     pod, directory = worker.pod, worker.directory
     containers = []
