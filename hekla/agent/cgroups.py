@@ -176,10 +176,10 @@ class Cgroups:
         return min(max(milli * 1024 // 1000, 2), 262_144)
 
     def apply(self, writes: Iterable[Write]) -> int:
-        """Write what differs; returns how many files were written.  Raises CgroupError when all were
-        tried."""
+        """Write what differs, all of it decided before the first is written; returns how many files
+        were.  Raises CgroupError when all were tried."""
         written, problems = 0, []
-        for write in writes:
+        for write in list(writes):
             try:
                 now = read(write.path)
                 if not same(write.path, now, write.value):
@@ -235,10 +235,12 @@ def read(path: Path) -> str:
 
 def _put(path: Path, value: str) -> None:
     try:
-        # not write_text: a cgroup file cannot be truncated, and one that vanishes must not be made
-        with path.open("r+") as file:
-            file.write(value)
-            file.truncate()
+        # not write_text: a file that vanishes must not be made, and the kernel wants one write
+        descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC)
+        try:
+            os.write(descriptor, value.encode())
+        finally:
+            os.close(descriptor)
     except OSError as error:
         raise _problem(path, error, f'"{value}" is not taken: ') from None
 

@@ -28,7 +28,7 @@ DEFAULT_SHARE = {Version.V1: 2, Version.V2: 100}
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one container has of batch resources, in the units of its files.  None: not stated, or, on
+    """What one container, or the pod, has of batch resources, in the units of its files.  None: not stated, or, on
     v1, zero; 0 on v2: no limit."""
 
     name: str
@@ -48,15 +48,27 @@ def writes(pod: Pod, context: Context) -> Iterator[Write]:
     if all(one.is_empty for one in containers):
         return
     ceiling = _ceiling(pod, cgroups)
-    for one in containers:
-        if container_id(pod, one.name)[1]:
-            directory = cgroups.container(pod, one.name)
-            yield from _writes(cgroups, directory, one.share, one.quota, one.memory, ceiling)
     directory = cgroups.pod(pod)
     is_ranked = context.ranks_cpu and not cgroups.there(directory, CPU_QOS)
-    share = None if is_ranked else pod_share(pod, context)
-    quota, memory = _sum(one.quota for one in containers), _sum(one.memory for one in containers)
-    yield from _writes(cgroups, directory, share, quota, memory, ceiling)
+    total = Batch(
+        "",
+        None if is_ranked else pod_share(pod, context),
+        _sum(one.quota for one in containers),
+        _sum(one.memory for one in containers),
+    )
+    inner = [
+        write
+        for one in containers
+        if container_id(pod, one.name)[1]
+        for write in _writes(cgroups, cgroups.container(pod, one.name), one, ceiling)
+    ]
+    outer = _writes(cgroups, directory, total, ceiling)
+    if cgroups.version is Version.V1 and 0 <= _quota(cgroups, directory) < (total.quota or 0):
+        yield from outer  # v1 refuses a quota above the one that is still here
+        yield from inner
+    else:
+        yield from inner
+        yield from outer
 
 
 def batches(pod: Pod, context: Context) -> list[Batch]:
@@ -100,27 +112,25 @@ def _ceiling(pod: Pod, cgroups: Cgroups) -> int:
     """On v1 no quota may be above that of a directory further up, and CPUThrottle sets one there."""
     if cgroups.version is Version.V2 or pod.status.qos_class != BEST_EFFORT:
         return UNLIMITED
+    return _quota(cgroups, cgroups.qos_root(BEST_EFFORT))
+
+
+def _quota(cgroups: Cgroups, directory: str) -> int:
     try:
-        return cgroups.quota(cgroups.qos_root(BEST_EFFORT))
+        return cgroups.quota(directory)
     except CgroupError:
         return UNLIMITED
 
 
-def _writes(
-    cgroups: Cgroups,
-    directory: str,
-    share: int | None,
-    quota: int | None,
-    memory: int | None,
-    ceiling: int,
-) -> Iterator[Write]:
-    if share is not None:
-        yield Write(cgroups.path(directory, CPU_SHARE), str(share))
-    if quota is not None:
-        if quota == 0:
+def _writes(cgroups: Cgroups, directory: str, batch: Batch, ceiling: int) -> Iterator[Write]:
+    if batch.share is not None:
+        yield Write(cgroups.path(directory, CPU_SHARE), str(batch.share))
+    if batch.quota is not None:
+        if batch.quota == 0:
             text = f"max {PERIOD}"
         else:
-            text = cgroups.quota_text(quota if ceiling < 0 else min(quota, ceiling))
+            text = cgroups.quota_text(batch.quota if ceiling < 0 else min(batch.quota, ceiling))
         yield Write(cgroups.path(directory, CPU_QUOTA), text)
-    if memory is not None:
-        yield Write(cgroups.path(directory, MEMORY_LIMIT), str(memory) if memory else "max")
+    if batch.memory is not None:
+        text = str(batch.memory) if batch.memory else "max"
+        yield Write(cgroups.path(directory, MEMORY_LIMIT), text)
