@@ -24,6 +24,7 @@ class Host:
     """The files of a machine with two NUMA nodes of two cores, two threads each."""
 
     def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
         self.files = Files(
             directory / "devices", directory / "config.yaml", directory / "cpu_manager_state"
         )
