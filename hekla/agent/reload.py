@@ -10,6 +10,8 @@ import logging
 import time
 from typing import Any
 
+import msgspec
+
 from hekla.agent.agent import Agent
 from hekla.agent.configuration import (
     DEFAULTS,
@@ -18,7 +20,6 @@ from hekla.agent.configuration import (
     Document,
     aggregate,
     merge,
-    overlay,
     read,
     validate,
     written,
@@ -113,11 +114,12 @@ class Reloader:
         """Older documents lack two sections, which are filled in for their readers."""
         if config.over_subscription_config is not None and config.evicting_config is not None:
             return
-        sections = ColocationConfig(
-            over_subscription_config=DEFAULTS.over_subscription_config,
-            evicting_config=DEFAULTS.evicting_config,
+        document.global_config = msgspec.structs.replace(
+            config,
+            over_subscription_config=config.over_subscription_config
+            or DEFAULTS.over_subscription_config,
+            evicting_config=config.evicting_config or DEFAULTS.evicting_config,
         )
-        document.global_config = overlay(sections, config)
         try:
             await self._agent.client.patch(
                 core.CONFIG_MAP,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import shutil
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import pytest_asyncio
 
@@ -23,11 +26,12 @@ from hekla.agent.cgroups import (
     MEMORY_MIN,
 )
 from hekla.agent.pods import Pod
-from hekla.agent.reload import KEY, NAME
+from hekla.agent.reload import DEFAULT_DOCUMENT, KEY, NAME
 from hekla.api.kubernetes import core
 from hekla.api.trees import Json
 from hekla.kube.client import Client
 from hekla.kube.connection.config import load
+from hekla.kube.errors import AlreadyExists, NotFound
 from tests.agent.process import PATIENCE, AgentProcess
 from tests.agent.trees import Trees, batch, pod, pod_tree, status
 from tests.apiserver_process import ApiServerProcess, shared_apiserver
@@ -45,7 +49,7 @@ class Node:
     def __init__(self, client: Client, server: ApiServerProcess, directory: Path) -> None:
         self.client = client
         self.trees = Trees(directory / "fs" / "cgroup")
-        self.agent = AgentProcess(directory, server)
+        self.agent = AgentProcess(directory, server, "--kube-pod-namespace=volcano-system")
 
     async def create(self, name: str, **more: Any) -> Pod:
         """A ready pod, with its directories."""
@@ -68,6 +72,26 @@ class Node:
         await self.client.patch(
             core.CONFIG_MAP.untyped, NAME, {"data": {KEY: json.dumps(document)}}, NAMESPACE
         )
+
+    async def stored(self) -> str:
+        """The ConfigMap's document, once there is one."""
+        found: list[str] = []
+
+        async def look() -> bool:
+            with contextlib.suppress(NotFound):
+                found.append((await self.client.get(core.CONFIG_MAP, NAME, NAMESPACE)).data[KEY])
+            return bool(found)
+
+        deadline = time.monotonic() + PATIENCE
+        while not await look():
+            assert time.monotonic() < deadline, self.agent.log.read_text()
+            await asyncio.sleep(0.02)
+        return found[0]
+
+    async def store(self, text: str) -> None:
+        """A ConfigMap from before the agent."""
+        body = {"metadata": {"name": NAME}, "data": {KEY: text}}
+        await self.client.create(core.CONFIG_MAP.untyped, body, NAMESPACE)
 
     async def label(self, **labels: str | None) -> None:
         marks = {f"volcano.sh/{name}": value for name, value in labels.items()}
@@ -105,19 +129,19 @@ class Node:
 @pytest_asyncio.fixture(loop_scope="module")
 async def node(shared_apiserver: ApiServerProcess, tmp_path: Path) -> AsyncIterator[Node]:
     async with Client(load(str(shared_apiserver.internal_kubeconfig))) as client:
-        for kind, obj in (
-            (core.NAMESPACE, {"metadata": {"name": NAMESPACE}}),
-            (core.NODE, {"metadata": {"name": "n1"}}),
-        ):
-            await client.create(kind.untyped, obj)
+        with contextlib.suppress(AlreadyExists):
+            await client.create(core.NAMESPACE.untyped, {"metadata": {"name": NAMESPACE}})
+        await client.create(core.NODE.untyped, {"metadata": {"name": "n1"}})
         here = Node(client, shared_apiserver, tmp_path)
         yield here
         here.agent.close()
-        for each in (await client.list(core.POD.untyped, "default")).items:
-            await client.delete(core.POD, each["metadata"]["name"], "default", grace=0)
-        await client.delete(core.CONFIG_MAP, NAME, NAMESPACE)
+        for namespace in ("default", NAMESPACE):
+            for each in (await client.list(core.POD.untyped, namespace)).items:
+                await client.delete(core.POD, each["metadata"]["name"], namespace, grace=0)
+            await client.delete_collection(core.EVENT, namespace)
+        with contextlib.suppress(NotFound):
+            await client.delete(core.CONFIG_MAP, NAME, NAMESPACE)
         await client.delete(core.NODE, "n1")
-        await client.delete_collection(core.EVENT, "default")
 
 
 @pytest.mark.scenario("agent", "2 5 6 7 9")
@@ -190,3 +214,142 @@ async def test_online_and_offline(node: Node) -> None:
         }
     )
     assert node.agent.stop() == 0
+
+
+@pytest.mark.scenario("agent", "5")
+async def test_a_configuration_is_taken_over_or_refused(node: Node) -> None:
+    await node.label(colocation="true")
+    offline = await node.create("offline", level="BE")
+    directory = node.trees.cgroups.pod(offline)
+    node.agent.start()
+    assert json.loads(await node.stored()) == msgspec.to_builtins(DEFAULT_DOCUMENT)
+    await node.event("ConfigApplySuccess", "Successfully applied config")
+
+    pool = {"selector": {"matchLabels": {"volcano.sh/colocation": "true"}}, "cpuQosConfig": ON}
+    await node.document({"globalConfig": {}, "nodesConfig": [pool]})
+    await node.says({(directory, CPU_IDLE): "1"})
+
+    await node.document(
+        {
+            "globalConfig": {"evictingConfig": {"evictingCPUHighWatermark": -3}},
+            "nodesConfig": [{**pool, "cpuQosConfig": {"enable": False}}],
+        }
+    )
+    failed = await node.event("ConfigApplyFailed", "evictingCPUHighWatermark")
+    assert failed.message == (
+        "Failed to apply config([evictingCPUHighWatermark must be a positive number, "
+        "cpu evicting low watermark is higher than high watermark]); "
+        "evictingCPUHighWatermark is -3, evictingCPULowWatermark is 30, evictingCPUHighWatermark -3"
+    )
+    assert node.trees.says(directory, CPU_IDLE) == "1", "the old one is in force"
+
+    await node.document({"globalConfig": {"cpuQoSConfigs": ON}, "nodesConfig": [pool]})
+    ignored = await node.event("ConfigIgnored")
+    assert ignored.message == (
+        "Ignored of the config: not known: globalConfig.cpuQoSConfigs (did you mean cpuQosConfig?)"
+    )
+    await node.label(colocation=None)
+    await node.says({(directory, CPU_IDLE): "0"})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "failed to unmarshal old configMap data: not JSON: "),
+        ("{}", "empty glaobal config"),
+    ],
+)
+async def test_a_document_that_nobody_can_use_stops_the_start(
+    node: Node, text: str, message: str
+) -> None:
+    await node.store(text)
+    node.agent.start()
+    assert node.agent.process is not None
+    assert await asyncio.to_thread(node.agent.process.wait, PATIENCE) == 1
+    assert message in node.agent.log.read_text()
+
+
+async def test_an_older_document_is_completed(node: Node) -> None:
+    await node.store('{"globalConfig": {"evictingConfig": {"evictingCPUHighWatermark": 70}}}')
+    node.agent.start()
+    await node.event("ConfigApplySuccess")
+    assert json.loads(await node.stored()) == {
+        "globalConfig": {
+            "evictingConfig": {"evictingCPUHighWatermark": 70},
+            "overSubscriptionConfig": {"enable": True, "overSubscriptionTypes": "cpu,memory"},
+        }
+    }
+
+
+async def test_what_the_agent_says_is_on_its_own_pod(
+    node: Node, shared_apiserver: ApiServerProcess, tmp_path: Path
+) -> None:
+    own = pod_tree("agent-x")
+    own["metadata"]["namespace"] = NAMESPACE
+    made = await node.client.create(core.POD.untyped, own, NAMESPACE)
+    node.agent.command.append("--kube-pod-name=agent-x")
+    node.agent.command.append("--supported-features=-CPUQoS,*")
+    await node.label(colocation="true")
+    await node.store('{"globalConfig": {"cpuQosConfig": {"enable": true}}}')
+    node.agent.start()
+    for reason in ("ConfigApplySuccess", "ConfigIgnored"):
+        about = (await node.event(reason)).involved_object
+        assert (about.kind, about.uid) == ("Pod", made["metadata"]["uid"])
+    ignored = await node.event("ConfigIgnored")
+    assert ignored.message.endswith(
+        "unsupported feature: feature(CPUQoS) is not supported by volcano-agent"
+    )
+
+
+async def test_a_limit_that_follows_usage_ends_with_the_agent(node: Node) -> None:
+    """A killed one leaves it, and the next one takes it back."""
+    root = node.trees.cgroups.qos_root("BestEffort")
+    await node.label(oversubscription="true")
+    await node.store('{"globalConfig": {"cpuThrottlingConfig": {"enable": true}}}')
+    node.agent.start()
+    await node.event("ConfigApplySuccess")
+    node.trees.put(root, CPU_QUOTA, "50000 100000")
+    assert node.agent.stop() == 0
+    assert node.trees.says(root, CPU_QUOTA) == "max"
+
+    node.trees.put(root, CPU_QUOTA, "50000 100000")
+    await node.label(oversubscription=None)
+    node.agent.start()
+    await node.says({(root, CPU_QUOTA): "max"})
+
+
+async def test_what_the_machine_goes_without_is_on_the_node(node: Node) -> None:
+    node.agent.start()
+    await node.event("ConfigApplySuccess")
+    found = await node.client.get(core.NODE, "n1")
+    condition = next(one for one in found.status.conditions if one.type == "ColocationReady")
+    assert (condition.status, condition.reason) == ("True", "WorksInPart")
+    assert (
+        "OverSubscription: no cpu.stat, no memory.stat: "
+        "nothing is offered beyond what pods have not asked for" in condition.message
+    )
+
+
+async def test_a_pod_whose_cgroups_come_late_or_go_early(node: Node) -> None:
+    await node.label(colocation="true")
+    await node.store(
+        '{"globalConfig": {"cpuBurstConfig": {"enable": true}, "cpuQosConfig": {"enable": true}}}'
+    )
+    late = await node.create(
+        "late", level="BE", annotations={"volcano.sh/enable-quota-burst": "true"}
+    )
+    directory = node.trees.cgroups.pod(late)
+    quota = node.trees.cgroups.path(directory, CPU_QUOTA)
+    quota.unlink()
+    node.agent.start()
+    await node.says({(directory, CPU_IDLE): "1"})
+    await node.until(
+        lambda: f"CPUBurst: {quota} is not there" in node.agent.log.read_text(), lambda: ""
+    )
+    quota.write_text("70000 100000")
+    await node.says({(directory, CPU_BURST): "0"})
+    node.trees.put(node.trees.cgroups.container(late, "c0"), CPU_QUOTA, "70000 100000")
+    shutil.rmtree(quota.parent)
+    await node.label(colocation=None)
+    await node.create("other", level="BE")
+    assert node.agent.get("/healthz") == "ok"
