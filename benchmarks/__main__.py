@@ -49,6 +49,7 @@ MODULES = (
     "benchmarks.end_to_end",
     "benchmarks.daemon",
     "benchmarks.descheduler.cycle",
+    "benchmarks.descheduler.engine",
     "benchmarks.descheduler.quality",
     "benchmarks.kube_apiserver.reference",
     "benchmarks.engine_scaling",

@@ -15,6 +15,7 @@ from hekla.descheduler.memory import Memory
 from hekla.descheduler.plugins.low_utilization import cool_nodes
 from hekla.descheduler.plugins.registry import PLUGINS
 from hekla.descheduler.policy.policy import LOAD_AWARE, Policy, Profile
+from hekla.descheduler.scheduler_copy import SchedulerCopy
 from hekla.descheduler.session import Report, Session
 from hekla.descheduler.tables import Tables
 from hekla.descheduler.usage import Usage
@@ -35,10 +36,13 @@ def cycle(
     usages: Usages | None = None,
     settling: Mapping[str, float] | None = None,
     memory: Memory | None = None,
+    scheduler: SchedulerCopy | None = None,
+    unasked: str = "",
     clock: Callable[[], float] = lambda: 0.0,
 ) -> Steps:
     """Yield what is to be evicted.  `clock` is read for the duration of plugins; `settling` as in
-    View; `memory`: of earlier cycles."""
+    View; `memory`: of earlier cycles; `scheduler`: for profiles that ask it, or why it cannot be
+    asked (`unasked`)."""
     memory = Memory() if memory is None else memory
     view = View(tables, now, policy.nodes, settling)
     if len(view.nodes) <= 1:
@@ -59,7 +63,21 @@ def cycle(
         if evictor.problem:
             report.problems.append(f"profile {profile.name} evicts nothing: {evictor.problem}")
             continue
-        session = Session(profile, view, evictor, limits, report, of_profile, memory)
+        if profile.evictor.asks_scheduler and unasked:
+            report.problems.append(
+                f"profile {profile.name} evicts nothing: nodeFit is engine, and {unasked}"
+            )
+            continue
+        session = Session(
+            profile,
+            view,
+            evictor,
+            limits,
+            report,
+            of_profile,
+            memory,
+            scheduler if profile.evictor.asks_scheduler else None,
+        )
         if not (yield from _plugins(session, profile.deschedule, clock)):
             log.error("the balance plugins of profile %s are left out of this cycle", profile.name)
             continue

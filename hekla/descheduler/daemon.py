@@ -43,6 +43,8 @@ log = logging.getLogger(__name__)
 
 LIFETIME = datetime.timedelta(days=3650)
 """Of the certificate that the process makes for itself."""
+HOMES = ("volcano-system", "kube-system")
+"""Where a scheduler says where it is, if not in the descheduler's namespace: the chart's, and that of `hekla up`."""
 LEASE = {
     "leader-elect": False,
     "leader-elect-lease-duration": 137.0,
@@ -114,7 +116,13 @@ async def work(daemon: Daemon) -> None:
     recorder = Recorder(daemon.client, COMPONENT)
     me = myself(options.leader_elect_resource_name, options.leader_elect_resource_namespace)
     descheduler = Descheduler(
-        daemon.client, recorder, METRICS, options.policy_config_file, dry_run=options.dry_run, me=me
+        daemon.client,
+        recorder,
+        METRICS,
+        options.policy_config_file,
+        dry_run=options.dry_run,
+        me=me,
+        homes=(options.leader_elect_resource_namespace, *HOMES),
     )
     try:
         await descheduler.informers.start()

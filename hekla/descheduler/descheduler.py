@@ -8,19 +8,22 @@ import math
 import os
 import time
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 from hekla.api.kubernetes import core
 from hekla.api.text.times import stamp
 from hekla.api.trees import Json
-from hekla.descheduler.cycle import cycle
-from hekla.descheduler.evictions import Eviction, Outcome
+from hekla.descheduler.cycle import Usages, cycle
+from hekla.descheduler.evictions import Eviction, Outcome, Steps
 from hekla.descheduler.informers import Informers
 from hekla.descheduler.memory import Memory
 from hekla.descheduler.metrics import Metrics
 from hekla.descheduler.policy.policy import Policy, PolicyError
 from hekla.descheduler.policy.reader import read_file
 from hekla.descheduler.returns import Return
+from hekla.descheduler.scheduler_copy import SchedulerCopy
+from hekla.descheduler.scheduler_snapshot import Unasked, scheduler_copy
 from hekla.descheduler.session import Report
 from hekla.descheduler.sources import Sources
 from hekla.descheduler.tables import Pod
@@ -49,15 +52,18 @@ class Descheduler:
         *,
         dry_run: bool = False,
         me: Json,
+        homes: tuple[str, ...] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`me`: the object that events about the descheduler itself are about."""
+        """`me`: the object that events about the descheduler itself are about; `homes`: the namespaces in
+        which a scheduler may say where it is."""
         self.client = client
         self.recorder = recorder
         self.metrics = metrics
         self.policy_file = policy_file
         self.dry_run = dry_run
         self.me = me
+        self.homes = homes
         self.clock = clock
         self.informers = Informers(client, clock)
         self.memory = Memory()
@@ -88,16 +94,10 @@ class Descheduler:
                     usage.stale,
                 )
         self.informers.settle()
+        scheduler, unasked = await self._scheduler(policy, usages, began)
         report = Report()
-        steps = cycle(
-            policy,
-            self.informers.tables,
-            began,
-            report,
-            usages=usages,
-            settling=self.informers.settling,
-            memory=self.memory,
-            clock=time.monotonic,
+        steps = self._steps(
+            policy, usages, began, report, self.memory, scheduler=scheduler, unasked=unasked
         )
         answer: bool | None = None
         while True:
@@ -106,6 +106,8 @@ class Descheduler:
             except StopIteration:
                 break
             answer = await self.evict(eviction, policy)
+        if scheduler is not None:
+            log.info("the scheduler was asked %d times where pods would land", scheduler.questions)
         for found in report.returns:
             self._tell_return(found)
         for problem in report.problems:
@@ -116,6 +118,44 @@ class Descheduler:
         self.metrics.take(report, now - began, now)
         self._say(report, now - began)
         return report
+
+    def _steps(
+        self,
+        policy: Policy,
+        usages: Usages,
+        began: float,
+        report: Report,
+        memory: Memory,
+        **asking: Any,
+    ) -> Steps:
+        return cycle(
+            policy,
+            self.informers.tables,
+            began,
+            report,
+            usages=usages,
+            settling=self.informers.settling,
+            memory=memory,
+            clock=time.monotonic,
+            **asking,
+        )
+
+    async def _scheduler(
+        self, policy: Policy, usages: Usages, began: float
+    ) -> tuple[SchedulerCopy | None, str]:
+        """The scheduler's copy for profiles that ask it, and why there is none.  A cycle that would evict
+        nobody by the plain rules costs no snapshot."""
+        if not policy.asks_scheduler:
+            return None, ""
+        trial = self._steps(policy, usages, began, Report(), deepcopy(self.memory))
+        if next(trial, None) is None:
+            return None, ""
+        trial.close()
+        try:
+            return await scheduler_copy(self.client, self.homes), ""
+        except Unasked as error:
+            self._warn("SchedulerNotAsked", f"nodeFit is engine, and {error}")
+            return None, str(error)
 
     def _say(self, report: Report, seconds: float) -> None:
         limits = sum(

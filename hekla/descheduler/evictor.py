@@ -111,7 +111,7 @@ class Evictor:
     @property
     def asks_for_room(self) -> bool:
         """Whether a pod goes only where another node would take it."""
-        return self.arguments.node_fit or self.cool is not None
+        return bool(self.arguments.node_fit) or self.cool is not None
 
     @property
     def no_room(self) -> str:

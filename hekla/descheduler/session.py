@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hekla.api import meta
@@ -15,6 +15,7 @@ from hekla.descheduler.memory import Memory
 from hekla.descheduler.policy.arguments import Namespaces
 from hekla.descheduler.policy.policy import Profile
 from hekla.descheduler.returns import Return
+from hekla.descheduler.scheduler_copy import Better, SchedulerCopy
 from hekla.descheduler.tables import Pod
 from hekla.descheduler.usage import Usage
 from hekla.descheduler.view import View
@@ -26,6 +27,11 @@ GANG_CAME_BACK = "pods of its gang come back to their nodes"
 RENEWING = frozenset({"PodLifeTime", "RemovePodsHavingTooManyRestarts", "RemoveFailedPods"})
 """Plugins after which a pod may well come back to its node."""
 QOS = {"BestEffort": 0, "Burstable": 1, "Guaranteed": 2}
+
+
+def any_node(pod: Pod, node: str) -> str:
+    """For plugins to which any other node is a better one."""
+    return ""
 
 
 @dataclass(slots=True)
@@ -67,8 +73,10 @@ class Session:
         report: Report,
         usages: Mapping[str, Usage],
         memory: Memory,
+        scheduler: SchedulerCopy | None = None,
     ) -> None:
-        """`usages`: what each plugin that wants it knows of usage."""
+        """`usages`: what each plugin that wants it knows of usage; `scheduler`: whom the profile asks
+        where pods would land."""
         self.profile = profile
         self.view = view
         self.evictor = evictor
@@ -76,6 +84,7 @@ class Session:
         self.report = report
         self.usages = usages
         self.memory = memory
+        self.scheduler = scheduler
         self.strategy = ""
         """The plugin at work."""
 
@@ -100,9 +109,10 @@ class Session:
         return (yield from self.evict_to(pod, reason, destination))
 
     def evict_to(
-        self, pod: Pod, reason: str, destination: int | None
+        self, pod: Pod, reason: str, destination: int | None, better: Better = any_node
     ) -> Generator[Eviction, bool, Outcome]:
-        """Evict a pod that has a place to go; `destination` is where room is booked for it."""
+        """Evict a pod that has a place to go; `destination` is where room is booked for it, and `better`
+        says of the node that the scheduler would choose why it would not be better."""
         if self.view.is_gone(pod):
             return Outcome.REFUSED
         if self.is_held(pod):
@@ -112,19 +122,47 @@ class Session:
             limit = self.limits.reached(pod)
             if limit is not None:
                 return self._held(pod, limit)
-            return (yield from self._send(pod, reason, destination))
+            wrong, landing = self._landing([pod], [destination], better)
+            if wrong:
+                self.refuse(pod, wrong)
+                return Outcome.REFUSED
+            outcome = yield from self._send(pod, reason, landing[0])
+            self._settle(outcome)
+            return outcome
         if not self.evictor.goes_whole(pod):
             self.refuse(pod, GANG)
             return Outcome.REFUSED
-        return (yield from self._evict_gang(pod, reason))
+        return (yield from self._evict_gang(pod, reason, better))
 
-    def _evict_gang(self, pod: Pod, reason: str) -> Generator[Eviction, bool, Outcome]:
+    def _landing(
+        self, pods: Sequence[Pod], rows: Sequence[int | None], better: Better
+    ) -> tuple[str, Sequence[int | None]]:
+        """Why the scheduler would not place these better than they are, if the profile asks it and they
+        are its pods, and the rows where they would land."""
+        if self.scheduler is None or not all(map(self.scheduler.places, pods)):
+            return "", rows
+        wrong, nodes = self.scheduler.ask(pods, better)
+        fit = self.view.fit.rows
+        return wrong, rows if wrong else [fit.get(nodes[pod.key]) for pod in pods]
+
+    def _settle(self, outcome: Outcome) -> None:
+        """Tell the scheduler's copy what became of the pods that it was asked about."""
+        if self.scheduler is None:
+            return
+        if outcome is Outcome.EVICTED:
+            self.scheduler.keep()
+        else:
+            self.scheduler.withdraw()
+
+    def _evict_gang(
+        self, pod: Pod, reason: str, better: Better
+    ) -> Generator[Eviction, bool, Outcome]:
         """Evict all members or none; what the API server refuses after the first one cannot be helped."""
         gang = self.view.gang(pod)
         if any(self.is_held(member) for member in gang):
             self.refuse(pod, GANG_CAME_BACK)
             return Outcome.REFUSED
-        rows: list[int] | list[None] | None = [None] * len(gang)
+        rows: Sequence[int | None] | None = [None] * len(gang)
         if self.evictor.asks_for_room:
             rows = self.view.fit.destinations(gang, self.evictor.among)
         if rows is None:
@@ -133,6 +171,10 @@ class Session:
         limit = self.limits.reached_by(gang)
         if limit is not None:
             return self._held(pod, limit)
+        wrong, rows = self._landing(gang, rows, better)
+        if wrong:
+            self.refuse(pod, wrong)
+            return Outcome.REFUSED
         first = Outcome.FAILED
         for member, row in zip(gang, rows, strict=True):
             words = (
@@ -143,6 +185,7 @@ class Session:
                 first = outcome
             if first is not Outcome.EVICTED:
                 break
+        self._settle(first)
         return first
 
     @property

@@ -278,6 +278,15 @@ def test_a_secret_for_prometheus(chart: Chart) -> None:
     assert mount in pod["containers"][0]["volumeMounts"]
 
 
+def test_a_descheduler_that_asks_the_scheduler(chart: Chart) -> None:
+    name = "volcano-descheduler-what-if"
+    assert name not in chart("descheduler_enable=true").of("ClusterRoleBinding")
+    asking = chart("descheduler_enable=true", "descheduler_asks_scheduler=true")
+    binding = asking.of("ClusterRoleBinding")[name]
+    assert binding["roleRef"]["name"] in asking.of("ClusterRole")
+    assert binding["subjects"][0]["name"] in asking.of("ServiceAccount")
+
+
 def test_values_of_the_page_about_the_descheduler(chart: Chart, tmp_path: Path) -> None:
     (written,) = re.findall(r"```yaml\n(custom:\n.*?)```", DESCHEDULER_PAGE.read_text(), re.DOTALL)
     (tmp_path / "values.yaml").write_text(written)

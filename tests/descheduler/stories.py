@@ -17,6 +17,7 @@ from hekla.descheduler.evictions import Eviction
 from hekla.descheduler.memory import Memory
 from hekla.descheduler.policy.policy import Policy
 from hekla.descheduler.policy.reader import read
+from hekla.descheduler.scheduler_copy import SchedulerCopy
 from hekla.descheduler.session import Report
 from hekla.descheduler.tables import Node, Owner, Placement, Pod, Spread, Tables
 from hekla.descheduler.usage import Usage
@@ -125,6 +126,8 @@ def run(
     settling: Mapping[str, float] | None = None,
     memory: Memory | None = None,
     now: float = NOW,
+    scheduler: SchedulerCopy | None = None,
+    unasked: str = "",
 ) -> Ran:
     """A cycle whose evictions the API server takes, unless `taken` says no; every plugin is told the
     same usage."""
@@ -134,7 +137,17 @@ def run(
         for name in one.balance:
             if usage is not None:
                 usages[one.name, name] = usage
-    steps = cycle(policy, tables, now, report, usages=usages, settling=settling, memory=memory)
+    steps = cycle(
+        policy,
+        tables,
+        now,
+        report,
+        usages=usages,
+        settling=settling,
+        memory=memory,
+        scheduler=scheduler,
+        unasked=unasked,
+    )
     answer: bool | None = None
     while True:
         try:

@@ -15,13 +15,14 @@ from hekla.descheduler.plugins.registry import PLUGINS
 from hekla.descheduler.policy.policy import REGISTRY, PolicyError
 from hekla.descheduler.policy.reader import read
 from hekla.descheduler.returns import STANDARD
+from hekla.descheduler.scheduler_copy import BACK
 from hekla.descheduler.tables import Tables
 from hekla.descheduler.usage import Usage
 from hekla.monitoring.cluster_metrics import Sample
 from tests.descheduler.stories import NOW, measured, node, pod, run
 
 PAGE = (Path(__file__).parents[2] / "docs/descheduler.md").read_text()
-POLICY, CALM = re.findall(r"```yaml\n(apiVersion:.*?)```", PAGE, re.DOTALL)
+POLICY, CALM, ASKS = re.findall(r"```yaml\n(apiVersion:.*?)```", PAGE, re.DOTALL)
 
 
 def rows(title: str) -> list[list[str]]:
@@ -66,6 +67,11 @@ def test_the_calm_policy_of_the_page_does_what_the_page_says() -> None:
     assert evicted == [0, 0, 2], (
         "only n1 is over a target, at the third measurement, and two of an owner may go"
     )
+
+
+def test_what_the_page_says_of_the_scheduler_is_what_the_log_says() -> None:
+    assert read(ASKS).asks_scheduler
+    assert f"LowNodeUtilization left 3 pods: {BACK}" in PAGE
 
 
 @pytest.mark.parametrize(

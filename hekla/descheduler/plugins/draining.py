@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 NOT_TOLERATED = "it does not tolerate the taints of any under-used node"
 WOULD_BE_HOT = "it would put every under-used node over its target"
+LANDS_BADLY = "the scheduler would put it on a node that is no better"
 
 
 @dataclass(frozen=True)
@@ -41,10 +42,12 @@ class Draining:
     """Whether a node is to lose more."""
     reason: Callable[[Load], str]
     excluded: Excluded | None
+    others: Sequence[Load] = ()
+    """Nodes that nobody is moved to on purpose, but where the scheduler may well put what is evicted."""
 
     def run(self, session: Session) -> Steps:
         """Drain the sources while the destinations have room in sum for each resource."""
-        landing = Landing(self.destinations, session)
+        landing = Landing(self.destinations, session, self.others)
         log.info("Total capacity to be moved: %s", amounts_text(landing.total()))
         spared = frozenset(self.excluded.exclude) if self.excluded is not None else frozenset()
         counted = Counter(
@@ -78,9 +81,17 @@ class Draining:
         if at is None:
             session.refuse(pod, wrong)
             return Outcome.REFUSED
-        outcome = yield from session.evict_to(pod, self.reason(load), landing.row(at))
+        chosen = at
+
+        def better(_: Pod, node: str) -> str:
+            nonlocal chosen
+            found = landing.taking(node, cost)
+            chosen = at if found is None else found
+            return LANDS_BADLY if found is None else ""
+
+        outcome = yield from session.evict_to(pod, self.reason(load), landing.row(at), better)
         if outcome is Outcome.EVICTED:
-            landing.book(at, cost)
+            landing.book(chosen, cost)
         return outcome
 
     def _count_gone(self, session: Session, load: Load, counted: Counter[str]) -> None:
@@ -100,18 +111,25 @@ class Landing:
     What would put every one of them over its own target stays where it is: moved, it would be moved again.
     """
 
-    def __init__(self, destinations: Sequence[Load], session: Session) -> None:
+    def __init__(
+        self, destinations: Sequence[Load], session: Session, others: Sequence[Load] = ()
+    ) -> None:
+        """`others`: nodes that are no destinations, and are better than those that are drained."""
         self._evictor = session.evictor
-        self._destinations = destinations
+        self._nodes = [*destinations, *others]
+        self._is_destination = np.arange(len(self._nodes)) < len(destinations)
+        self._at = {load.node.name: at for at, load in enumerate(self._nodes)}
         self._names = sorted({name for load in destinations for name in load.high})
         self._room = {
-            name: np.array([load.high[name] - load.usage.get(name, 0.0) for load in destinations])
+            name: np.array([load.high[name] - load.usage.get(name, 0.0) for load in self._nodes])
             for name in self._names
         }
-        self._left = {name: float(column.sum()) for name, column in self._room.items()}
+        self._left = {
+            name: float(column[: len(destinations)].sum()) for name, column in self._room.items()
+        }
         self._tolerated: dict[Placement, Bools] = {}
         rows = session.view.fit.rows if session.evictor.asks_for_room else {}
-        self._rows = np.array([rows.get(load.node.name, 0) for load in destinations])
+        self._rows = np.array([rows.get(load.node.name, 0) for load in self._nodes])
 
     def total(self) -> Amounts:
         """What all may still take."""
@@ -137,6 +155,15 @@ class Landing:
         key = max(self._names, key=lambda name: cost.get(name, 0.0) / max(self._left[name], 1.0))
         return int(np.argmax(np.where(mask, self._room[key], -np.inf))), ""
 
+    def taking(self, node: str, cost: Amounts) -> int | None:
+        """The place of a node that stays within its target with so much more; None if it does not."""
+        at = self._at.get(node)
+        if at is None or any(
+            column[at] < cost.get(name, 0.0) - EPSILON for name, column in self._room.items()
+        ):
+            return None
+        return at
+
     def row(self, at: int) -> int | None:
         """The node's row where rooms are booked."""
         return int(self._rows[at]) if self._evictor.asks_for_room else None
@@ -144,15 +171,15 @@ class Landing:
     def book(self, at: int, cost: Amounts) -> None:
         for name, column in self._room.items():
             column[at] -= cost.get(name, 0.0)
-            self._left[name] -= cost.get(name, 0.0)
+            if self._is_destination[at]:
+                self._left[name] -= cost.get(name, 0.0)
 
     def _tolerating(self, placement: Placement) -> Bools:
         mask = self._tolerated.get(placement)
         if mask is None:
-            found = (untolerated(placement, load.node) is None for load in self._destinations)
-            mask = self._tolerated[placement] = np.fromiter(
-                found, np.bool_, len(self._destinations)
-            )
+            found = (untolerated(placement, load.node) is None for load in self._nodes)
+            mask = self._is_destination & np.fromiter(found, np.bool_, len(self._nodes))
+            self._tolerated[placement] = mask
         return mask
 
 

@@ -114,6 +114,7 @@ def _low(
         above=lambda load: bool(load.exceeded()),
         reason=hot,
         excluded=arguments.evictable_namespaces,
+        others=[load for load, kind in classed if kind is Class.APPROPRIATE],
     ).run(session)
 
 

@@ -20,6 +20,8 @@ NATIVE = ("cpu", "memory", "pods")
 PROMETHEUS, ADAPTOR, METRICS_SERVER = "prometheus", "prometheus_adaptor", "metrics_server"
 KUBERNETES_METRICS = "KubernetesMetrics"
 SOURCES = (PROMETHEUS, ADAPTOR, METRICS_SERVER)
+ENGINE = "engine"
+"""The third value of DefaultEvictor's nodeFit."""
 SKIP, WHOLE_GROUP = GANG_POLICIES = ("skip", "wholeGroup")
 """What becomes of a gang that one eviction would take below its minimum."""
 STATES = ("ContainerCreating", "Pending", "PodInitializing", "Running")
@@ -79,14 +81,21 @@ class EvictorArguments(Arguments, frozen=True):
 
 
 class DefaultEvictorArguments(EvictorArguments, frozen=True):
-    node_fit: bool = False
+    node_fit: bool | str = False
     node_selector: str = ""
     min_pod_age: str = ""
     gang_policy: str = SKIP
     longest_min_runtime: str = "24h"
     """The most that a job may say of itself with the annotation hekla.io/min-runtime."""
 
+    @property
+    def asks_scheduler(self) -> bool:
+        """Whether the scheduler's engine says where a pod would land."""
+        return self.node_fit == ENGINE
+
     def problems(self) -> Problems:
+        if isinstance(self.node_fit, str) and not self.asks_scheduler:
+            yield f"nodeFit {self.node_fit!r}: expected true, false or {ENGINE}"
         yield from _selector_text("nodeSelector", self.node_selector)
         yield from _selector(self.label_selector)
         threshold = self.priority_threshold

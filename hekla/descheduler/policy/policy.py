@@ -78,3 +78,8 @@ class Policy:
     tell_failures: bool = False
     """Pods whose eviction failed have an event that says why."""
     back_off: BackOff = STANDARD
+
+    @property
+    def asks_scheduler(self) -> bool:
+        """Whether a profile wants to know of the scheduler where pods would land."""
+        return any(profile.evictor.asks_scheduler for profile in self.profiles)
