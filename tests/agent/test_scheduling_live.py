@@ -4,6 +4,7 @@ goes where the node is needed; pods go where the processors of one NUMA node are
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+import yaml
 
 from hekla.agent.numatopology import TopologyReporter
 from hekla.agent.own_node import EVICTING_TAINT
@@ -33,6 +35,7 @@ __all__ = ["shared_apiserver"]
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 PATIENCE = 30.0
+PAGE = Path(__file__).parents[2] / "docs" / "oversubscription.md"
 GIB = 1 << 30
 LENT = ("kubernetes.io/batch-cpu", "kubernetes.io/batch-memory")
 POLICY = """
@@ -64,6 +67,7 @@ class Cluster:
         await self.client.create(core.NODE.untyped, body)
 
     async def pod(self, name: str, resources: Json, **annotations: str) -> None:
+        """A pod that asks for these resources and is limited to them."""
         body = {
             "metadata": {"name": name, "namespace": "default", "annotations": annotations},
             "spec": {
@@ -77,7 +81,12 @@ class Cluster:
         await self.client.create(core.POD.untyped, body)
 
     async def offline(self, name: str) -> None:
-        await self.pod(name, {LENT[0]: "2000"}, **{"volcano.sh/qos-level": "BE"})
+        """The pod of the page, which asks for two lent cores."""
+        (text,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+        body = yaml.safe_load(text)
+        body["metadata"] |= {"name": name, "namespace": "default"}
+        body["spec"]["automountServiceAccountToken"] = False
+        await self.client.create(core.POD.untyped, body)
 
     async def get(self, name: str) -> Json:
         try:
