@@ -259,7 +259,7 @@ FIELDS = {
         "memoryQos": "How their memory is protected.",
     },
     "MemoryQos": {
-        "highRatio": "The part of the limit, in percent, above which memory is taken back.",
+        "highRatio": "The part of the limit, in percent, above which memory is taken back; 0 and 100 are nowhere.",
         "lowRatio": "The part of the request, in percent, that is taken back last.",
         "minRatio": "The part of the request, in percent, that is never taken back.",
     },

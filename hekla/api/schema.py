@@ -23,6 +23,8 @@ class Validation:
 
     rule: str
     message: str
+    expression: str = ""
+    """CEL that gives a message with the values that were found."""
 
 
 @dataclass(frozen=True, slots=True)

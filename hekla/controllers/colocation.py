@@ -28,6 +28,7 @@ from hekla.kube.errors import NotFound
 PAUSE = 1.0
 """Seconds in which changes gather before pods are written."""
 NOTHING = "{}"
+NO_HIGH = 100
 LEFTOVERS = "*"
 
 
@@ -84,9 +85,13 @@ def selects(each: config.ColocationConfiguration, labels: Mapping[str, str]) -> 
 
 
 def configuration_of(each: config.ColocationConfiguration) -> dict[str, Any]:
-    """The part of the spec that a node's agent reads."""
+    """The part of the spec that a node's agent reads.  A highRatio of 0, which is none, is said as
+    100: there are agents that would stop the pod at its first byte."""
     tree: dict[str, Any] = msgspec.to_builtins(each.spec)
     tree.pop("selector", None)
+    ratios = tree.get("memoryQos")
+    if ratios is not None and ratios.get("highRatio") == 0:
+        ratios["highRatio"] = NO_HIGH
     return tree
 
 

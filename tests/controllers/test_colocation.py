@@ -9,6 +9,7 @@ from hekla.api import config
 from hekla.api.kubernetes import core
 from hekla.api.meta import LabelSelector, ObjectMeta
 from hekla.controllers.colocation import Pod, PodMarks, PodMeta, wanted
+from hekla.kube.errors import Invalid
 from tests.apiserver_process import ApiServerProcess, shared_apiserver
 from tests.controllers.cluster import Cluster, running
 
@@ -55,6 +56,11 @@ def test_which_configuration_a_pod_gets() -> None:
     assert wanted(pod(None, "{}", app="x"), []) is None
     assert wanted(pod("batch", "not json", app="x"), [batch]) == {NAME: "batch", CONFIG: text}
     assert wanted(pod(app="x"), [configuration("all")]) is None, "no selector selects nothing"
+
+
+def test_a_high_ratio_of_nothing_stops_no_pod() -> None:
+    found = wanted(pod(app="x"), [configuration("none", high=0, app="x")]) or {}
+    assert found[CONFIG] == '{"memoryQos":{"highRatio":100,"lowRatio":0,"minRatio":0}}'
 
 
 @pytest.fixture
@@ -123,3 +129,33 @@ async def test_what_is_left_on_pods_is_taken_back_at_the_start(
             lambda: annotations().get(CONFIG) == "{}" and NAME not in annotations(),
             lambda: str(annotations()),
         )
+
+
+@pytest.mark.parametrize(
+    ("ratios", "message"),
+    [
+        (
+            {"minRatio": 60, "lowRatio": 50},
+            "spec.memoryQos: Invalid value: minRatio is 60 and lowRatio 50: what is never reclaimed must not "
+            "be more than what is reclaimed last; raise lowRatio, lower minRatio, or set lowRatio to 0",
+        ),
+        (
+            {"highRatio": 101},
+            "spec.memoryQos.highRatio: Invalid value: 101: "
+            "spec.memoryQos.highRatio in body should be less than or equal to 100",
+        ),
+        ({"minRatio": 60}, ""),
+        ({"minRatio": 50, "lowRatio": 50, "highRatio": 40}, ""),
+    ],
+)
+async def test_ratios_that_contradict_each_other_are_refused(
+    cluster: Cluster, ratios: dict[str, int], message: str
+) -> None:
+    body = {"metadata": {"name": "odd"}, "spec": {"memoryQos": ratios}}
+    kind = config.COLOCATION_CONFIGURATION.untyped
+    if not message:
+        await cluster.client.create(kind, body, "default", dry_run=True)
+        return
+    with pytest.raises(Invalid) as refused:
+        await cluster.client.create(kind, body, "default")
+    assert message in str(refused.value)
