@@ -62,8 +62,13 @@ class Metrics:
         for kind, amount in offer.items():
             self.oversubscription.values[("node", node), ("resource", kind.value)] = amount
 
-    def uses(self, node: str, kind: Kind, percent: int) -> None:
-        self.usage.values[("node", node), ("resource", kind.value)] = percent
+    def uses(self, node: str, kind: Kind, percent: int | None) -> None:
+        """None: not known, so that there is no such series."""
+        series = (("node", node), ("resource", kind.value))
+        if percent is None:
+            self.usage.values.pop(series, None)
+        else:
+            self.usage.values[series] = percent
 
     def left_out(self, what: str, why: str) -> None:
         self.samples_left_out.labels(what).inc()

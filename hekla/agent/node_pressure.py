@@ -125,8 +125,7 @@ class NodePressure:
         }
         found = []
         for kind, share in used.items():
-            if share is not None:
-                self._agent.metrics.uses(node.metadata.name, kind, share)
+            self._agent.metrics.uses(node.metadata.name, kind, share)
             found.append(Sample(kind, share, watermarks[kind], *self._pressure.of(kind)))
         return found
 

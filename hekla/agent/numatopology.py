@@ -139,17 +139,21 @@ def reserved_problem(given: str) -> str | None:
 
 
 def allocations(state: Mapping[str, Any]) -> list[PodAllocation]:
-    """Which container has which processors, by the checkpoint of the CPU manager."""
-    return [
-        PodAllocation(
-            uid=uid,
-            container_allocations=[
-                ContainerAllocation(name=name, allocations={CPU: cpus})
-                for name, cpus in sorted(containers.items())
-            ],
-        )
-        for uid, containers in sorted((state.get("entries") or {}).items())
-    ]
+    """Which container has which processors, by the checkpoint of the CPU manager.  Raises
+    TopologyError."""
+    try:
+        return [
+            PodAllocation(
+                uid=uid,
+                container_allocations=[
+                    ContainerAllocation(name=name, allocations={CPU: cpu_text(cpu_set(cpus))})
+                    for name, cpus in sorted(containers.items())
+                ],
+            )
+            for uid, containers in sorted((state.get("entries") or {}).items())
+        ]
+    except (AttributeError, TypeError, ValueError) as error:
+        raise TopologyError(f"entries of the CPU manager cannot be read: {error}") from None
 
 
 def read(files: Files, given: str = "") -> NumatopoSpec:

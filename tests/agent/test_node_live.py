@@ -87,6 +87,7 @@ async def test_a_lost_sample_changes_nothing(story: NodeStory) -> None:
     assert await story.lent() == ("5400", "600Mi")
     said = shown(story.metrics.registry).decode()
     assert 'hekla_agent_usage_samples_left_out{what="memory of pods"} 6.0' in said
+    assert "hekla_agent_node_usage_percent{" not in said
 
 
 async def test_turned_off_by_the_label_all_is_taken_back(story: NodeStory) -> None:

@@ -106,6 +106,8 @@ def test_processors_that_are_offline_are_left_out(host: Host) -> None:
         ("config.yaml", "[]", "config.yaml: this is no object with fields"),
         ("config.yaml", "kubeReserved: {cpu: much}", "what is reserved of cpu cannot be read"),
         ("cpu_manager_state", "{", "cpu_manager_state: "),
+        ("cpu_manager_state", '{"entries": ["uid"]}', "entries of the CPU manager cannot be read"),
+        ("cpu_manager_state", '{"entries": {"uid": {"c": "0-a"}}}', "entries of the CPU manager"),
         ("cpu_manager_state", '{"policyName": "static", "defaultCpuSet": "a"}', "defaultCpuSet: "),
     ],
 )
