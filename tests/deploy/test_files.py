@@ -123,7 +123,7 @@ def test_the_schema_knows_every_value() -> None:
             r"(?:\.Values\.|\$)(basic|custom|service)\.(\w+)", template.read_text()
         ):
             used[top].add(key)
-    refused = {"colocation_enable", "metrics_enable"}
+    refused = {"metrics_enable"}
     for top, keys in used.items():
         assert set(values[top]) <= set(schema[top]["properties"])
         assert keys - refused <= set(values[top]), (

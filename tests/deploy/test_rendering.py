@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from hekla.agent.daemon import FLAGS as AGENT_FLAGS
 
 from deploy.__main__ import CHART, KUBERNETES, MANIFESTS, manifests
 from hekla.admission.registration import Where, webhook
@@ -228,7 +229,7 @@ def test_every_webhook_is_there(chart: Chart) -> None:
         ("scheduler_replica=1", "'scheduler_replica' not allowed"),
         ("basic.image=x", "'image' not allowed"),
         ("metrics_enable=true", "this chart brings no Prometheus"),
-        ("colocation_enable=true", "this chart has no node agent"),
+        ("agent_cni_config_path=cni.conflist", "agent_cni_config_path"),
         ("enabled_admissions=/jobs/mutat", '"/jobs/mutat" is none of /cronjobs/validate, '),
         (
             "basic.scheduler_config_file=config/nothing.conf",
@@ -301,6 +302,110 @@ def test_values_of_the_page_about_the_descheduler(chart: Chart, tmp_path: Path) 
     assert container["resources"]["requests"]["cpu"] == "100m"
     (policy,) = made.of("ConfigMap")["volcano-descheduler"]["data"].values()
     assert read(policy).profiles[0].deschedule == ("RemoveFailedPods",)
+
+
+def agent_of(made: Manifests) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The pod of the agent's DaemonSet, and its container."""
+    pod = made.of("DaemonSet")["volcano-agent"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["command"] == ["hekla", "agent"]
+    return pod, container
+
+
+def test_an_agent_on_every_node(chart: Chart) -> None:
+    assert "DaemonSet" not in {tree["kind"] for tree in chart().trees}
+    made = chart("colocation_enable=true")
+    daemons = made.of("DaemonSet")["volcano-agent"]
+    template = daemons["spec"]["template"]
+    assert daemons["spec"]["updateStrategy"]["rollingUpdate"] == {
+        "maxUnavailable": "10%",
+        "maxSurge": 0,
+    }
+    assert template["metadata"]["labels"]["name"] == "volcano-agent"
+    assert template["metadata"]["annotations"] == {
+        "prometheus.io/scrape": "true",
+        "prometheus.io/port": "3300",
+        "prometheus.io/path": "/metrics",
+        "prometheus.io/scheme": "http",
+    }
+    pod, container = agent_of(made)
+    assert (pod["hostNetwork"], pod["dnsPolicy"], pod["priorityClassName"]) == (
+        True,
+        "Default",
+        "system-node-critical",
+    )
+    assert pod["tolerations"] == [
+        {"key": "volcano.sh/offline-job-evicting", "operator": "Exists", "effect": "NoSchedule"}
+    ]
+    assert container["livenessProbe"] == {
+        "httpGet": {"path": "/healthz", "port": 3300},
+        "initialDelaySeconds": 60,
+        "timeoutSeconds": 5,
+        "periodSeconds": 10,
+        "successThreshold": 1,
+        "failureThreshold": 5,
+    }
+    options = parse((*AGENT_FLAGS, *LOG_FLAGS), container["args"])
+    assert (options.healthz_port, options.v) == (3300, 2)
+    environment = {one["name"]: one for one in container["env"]}
+    assert environment["SYS_FS_PATH"]["value"] == "/host/sys/fs"
+    assert environment["KUBE_NODE_NAME"]["valueFrom"]["fieldRef"]["fieldPath"] == "spec.nodeName"
+
+
+def test_values_of_the_agent(chart: Chart) -> None:
+    made = chart(
+        "colocation_enable=true",
+        "basic.image_registry=registry.example.com",
+        "basic.agent_image_name=team/agent",
+        "basic.agent_image_tag_version=v3",
+        "agent_supported_features=*\\,-CPUThrottle",
+        "agent_kube_cgroup_root=/pods",
+        "agent_extend_resource_cpu_name=example.com/cpu",
+        "agent_extend_resource_memory_name=example.com/memory",
+        "agent_cni_config_path=/etc/rancher/cni/10-pods.conflist",
+        "agent_tolerations[0].operator=Exists",
+        "agent_resources.limits.memory=100Mi",
+        "agent_ns.pool=mixed",
+        "agent_log_level=4",
+    )
+    pod, container = agent_of(made)
+    assert container["image"] == "registry.example.com/team/agent:v3"
+    assert pod["initContainers"][0]["image"] == container["image"]
+    options = parse((*AGENT_FLAGS, *LOG_FLAGS), container["args"])
+    assert options.supported_features == ["*", "-CPUThrottle"]
+    assert (options.kube_cgroup_root, options.v) == ("/pods", 4)
+    assert options.extend_resource_cpu_name == "example.com/cpu"
+    assert options.extend_resource_memory_name == "example.com/memory"
+    assert {
+        "name": "CNI_CONF_FILE_PATH",
+        "value": "/host/etc/rancher/cni/10-pods.conflist",
+    } in container["env"]
+    assert {"name": "cni", "mountPath": "/host/etc/rancher/cni"} in container["volumeMounts"]
+    assert pod["tolerations"] == [{"operator": "Exists"}]
+    assert pod["nodeSelector"] == {"pool": "mixed"}
+    assert container["resources"] == {"limits": {"memory": "100Mi"}}
+
+
+def test_the_agent_sees_and_may_do_no_more_than_its_features_need(chart: Chart) -> None:
+    """It runs as root, to whom cgroups belong, and without any of root's capabilities."""
+
+    def of(*features: str) -> tuple[set[str], Any]:
+        told = f"agent_supported_features={'{}'.format(chr(92) + ',').join(features)}"
+        pod, container = agent_of(chart("colocation_enable=true", told))
+        assert {mount["name"] for mount in container["volumeMounts"]} | {"settings"} == {
+            volume["name"] for volume in pod["volumes"]
+        }
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+        assert container["securityContext"]["allowPrivilegeEscalation"] is False
+        written = {
+            mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")
+        }
+        return written, container["securityContext"]["capabilities"]
+
+    few = ({"/tmp", "/run/hekla-agent", "/host/sys/fs/cgroup"}, {"drop": ["ALL"]})
+    assert of("") == of("*", "-NetworkQoS") == of("Resources", "CPUQoS") == few
+    shaping = (few[0] | {"/host/etc/cni/net.d"}, {"drop": ["ALL"], "add": ["NET_ADMIN"]})
+    assert of("*") == of("Resources", "NetworkQoS") == shaping
 
 
 def test_containers_write_nowhere_but_to_memory(chart: Chart) -> None:
