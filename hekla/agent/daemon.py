@@ -18,6 +18,8 @@ from hekla.agent import cgroups, doctor, features
 from hekla.agent.agent import Agent, Part, Settings
 from hekla.agent.machine import Machine, machine
 from hekla.agent.metrics import Metrics
+from hekla.agent.network.part import NetworkQos
+from hekla.agent.network.state import StateFiles
 from hekla.agent.node_probes import INTERVAL, NodeProbes, node_probes
 from hekla.agent.node_resources import CHECKPOINT
 from hekla.agent.numatopology import DEVICES, Files, TopologyReporter, reserved_problem
@@ -129,7 +131,7 @@ def assemble(daemon: Daemon, recorder: Recorder) -> Agent:
         settings_of(options),
         Originals(Path(options.state_dir) / "originals.json"),
     )
-    parts: list[Part] = []
+    parts: list[Part] = [NetworkQos(agent, StateFiles(Path(options.state_dir)))]
     agent.parts += parts
     return agent
 

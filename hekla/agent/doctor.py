@@ -4,7 +4,6 @@ and what that costs.  `hekla agent doctor` prints it, and the node's condition s
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,8 @@ from hekla.agent.cgroups import (
 )
 from hekla.agent.features import Feature
 from hekla.agent.machine import Machine
+from hekla.agent.network.pod_network import unavailable
+from hekla.agent.network.traffic_control import TrafficControl
 
 CONDITION = "ColocationReady"
 ALL, SOME, NONE = "EverythingIsThere", "WorksInPart", "NoCgroups"
@@ -87,7 +88,7 @@ COSTS = {
 
 
 def survey(machine: Machine, cgroups: Cgroups, state: Path | None = None) -> list[Finding]:
-    """Everything that the agent uses.  Nothing is changed."""
+    """Everything that the agent uses.  Nothing stays changed."""
     return [
         *_cgroups(cgroups),
         *(_feature(feature, cgroups) for feature in WAYS),
@@ -150,9 +151,12 @@ def _pressure(machine: Machine) -> Finding:
 
 
 def _traffic() -> Finding:
-    tc = shutil.which("tc")
+    why = unavailable(TrafficControl())
     return Finding(
-        Feature.NETWORK_QOS, tc is not None, tc or "no tc", "offline pods send as much as they can"
+        Feature.NETWORK_QOS,
+        not why,
+        why or "tc: offline pods share one HTB class",
+        "offline pods send as much as they can",
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from prometheus_client import CollectorRegistry, Gauge
 
 from hekla import __version__
+from hekla.agent.network.metrics import NetworkMetrics
 from hekla.agent.watermarks import Kind
 from hekla.kube.metrics import Table, Tally
 
@@ -55,6 +56,7 @@ class Metrics:
             ("feature",),
             registry=registry,
         )
+        self.network = NetworkMetrics(registry)
         build = Gauge("hekla_agent_build_info", "Always 1", ("version",), registry=registry)
         build.labels(__version__).set(1)
 

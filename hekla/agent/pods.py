@@ -126,6 +126,12 @@ def is_offline(pod: Pod) -> bool:
     return qos_level(pod) < 0
 
 
+def has_own_bandwidth(pod: Pod) -> bool:
+    """Whether the CNI's bandwidth plugin limits it already."""
+    annotations = pod.metadata.annotations
+    return names.INGRESS_BANDWIDTH in annotations or names.EGRESS_BANDWIDTH in annotations
+
+
 def may_use_batch(pod: Pod) -> bool:
     return qos_level(pod) <= HIGHEST_OF_BATCH
 

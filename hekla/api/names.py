@@ -99,6 +99,11 @@ OVERSUBSCRIPTION = "volcano.sh/oversubscription"  # node label; implies colocati
 COLOCATION_POLICY = "colocation-policy"  # node label that node pools select on
 ENABLE_QUOTA_BURST = "volcano.sh/enable-quota-burst"  # pod annotation
 QUOTA_BURST_TIME = "volcano.sh/quota-burst-time"  # pod annotation, microseconds
+NETWORK_BANDWIDTH_RATE = "volcano.sh/network-bandwidth-rate"  # node annotation, Mbps
+INGRESS_BANDWIDTH = (
+    "kubernetes.io/ingress-bandwidth"  # pod annotation, of the CNI's bandwidth plugin
+)
+EGRESS_BANDWIDTH = "kubernetes.io/egress-bandwidth"  # the same
 BATCH_CPU = "kubernetes.io/batch-cpu"  # extended resource, milli-CPU
 BATCH_MEMORY = "kubernetes.io/batch-memory"  # extended resource, bytes
 

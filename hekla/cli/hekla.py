@@ -56,6 +56,10 @@ COMMANDS = {
         "hekla.cli.completion", "print a completion script for bash, zsh or fish"
     ),
     "crds": Command("hekla.cli.crds", "print the CustomResourceDefinitions as YAML"),
+    "network-qos": Command(
+        "hekla.agent.network.command",
+        "limits of offline pods' traffic on this node (set, show, reset, status), and the CNI plugin",
+    ),
     "policies": Command("hekla.cli.policies", "print the admission policies as YAML"),
 }
 

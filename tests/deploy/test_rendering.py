@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import yaml
-from hekla.agent.daemon import FLAGS as AGENT_FLAGS
 
 from deploy.__main__ import CHART, KUBERNETES, MANIFESTS, manifests
 from hekla.admission.registration import Where, webhook
 from hekla.admission.registry import ADMISSIONS
 from hekla.admission.review import Settings
+from hekla.agent.daemon import FLAGS as AGENT_FLAGS
 from hekla.descheduler.daemon import FLAGS, schedule_of
 from hekla.descheduler.policy.reader import read
 from hekla.kube.flags import parse

@@ -11,7 +11,14 @@ from dataclasses import dataclass
 
 from hekla.agent.cgroups import Write, taken_back
 from hekla.agent.features import Feature
-from hekla.agent.handlers import cpu_burst, cpu_qos, memory_qos, memory_qos_v2, resources
+from hekla.agent.handlers import (
+    cpu_burst,
+    cpu_qos,
+    memory_qos,
+    memory_qos_v2,
+    network_qos,
+    resources,
+)
 from hekla.agent.handlers.context import Context
 from hekla.agent.pods import Pod
 
@@ -40,4 +47,5 @@ HANDLERS = (
     PodSettings(Feature.CPU_BURST, cpu_burst.writes, _undoing(cpu_burst.writes)),
     PodSettings(Feature.MEMORY_QOS, memory_qos.writes, _undoing(memory_qos.writes)),
     PodSettings(Feature.MEMORY_QOS_V2, memory_qos_v2.writes, _undoing(memory_qos_v2.writes)),
+    PodSettings(Feature.NETWORK_QOS, network_qos.writes, _undoing(network_qos.writes)),
 )

@@ -14,7 +14,7 @@ from hekla.agent.agent import Agent, PartError
 from hekla.agent.configuration import ColocationConfig, ConfigurationError, NetworkQosConfig
 from hekla.agent.features import Feature
 from hekla.agent.network import cni
-from hekla.agent.network.pod_network import NetworkError, call, place_of_pods
+from hekla.agent.network.pod_network import NetworkError, place_of_pods, unavailable
 from hekla.agent.network.regulator import NetworkPod, Regulator
 from hekla.agent.network.shaper import Shaper
 from hekla.agent.network.state import StateFiles
@@ -111,14 +111,6 @@ class NetworkQos:
             for pod in self.agent.pods()
             if pod.status.pod_ip and not pod.spec.host_network
         )
-
-
-def unavailable(shaper: Shaper) -> str:
-    """Why this node cannot shape its pods' traffic; empty if it can."""
-    try:
-        return call(place_of_pods(), shaper.unavailable)
-    except NetworkError as error:
-        return str(error)
 
 
 def limit_texts(section: NetworkQosConfig, node: Node) -> dict[str, str]:

@@ -15,6 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
+from hekla.agent.network.shaper import Shaper
+
 T = TypeVar("T")
 
 PLACE_VARIABLE = "POD_NETWORK"
@@ -64,6 +66,14 @@ def call(place: str, do: Callable[..., T], *arguments: Any) -> T:
 
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(within).result()
+
+
+def unavailable(shaper: Shaper) -> str:
+    """Why the traffic of this node's pods cannot be shaped; empty if it can."""
+    try:
+        return call(place_of_pods(), shaper.unavailable)
+    except NetworkError as error:
+        return str(error)
 
 
 def _path(place: str) -> str:
