@@ -28,9 +28,10 @@ from hekla.descheduler.session import Report
 from hekla.descheduler.sources import Sources
 from hekla.descheduler.tables import Pod
 from hekla.kube.client import Client
-from hekla.kube.errors import ApiError, NotFound, TooManyRequests
+from hekla.kube.errors import ApiError, Conflict, NotFound, TooManyRequests
 from hekla.kube.events import Recorder
 from hekla.kube.http.client import TransportError
+from hekla.podrules.profiles import DELETION_COST
 
 log = logging.getLogger(__name__)
 
@@ -108,6 +109,7 @@ class Descheduler:
             answer = await self.evict(eviction, policy)
         if scheduler is not None:
             log.info("the scheduler was asked %d times where pods would land", scheduler.questions)
+        await self._write_costs(report)
         for found in report.returns:
             self._tell_return(found)
         for problem in report.problems:
@@ -118,6 +120,31 @@ class Descheduler:
         self.metrics.take(report, now - began, now)
         self._say(report, now - began)
         return report
+
+    async def _write_costs(self, report: Report) -> None:
+        """Say on pods in which order their controllers are to delete them."""
+        if not report.deletion_costs:
+            return
+        if self.dry_run:
+            for pod, cost in report.deletion_costs.values():
+                log.info("Deletion cost in dry run mode: pod=%s cost=%d", pod.key, cost)
+            return
+        written, failure = 0, ""
+        for pod, cost in report.deletion_costs.values():
+            marks = {"uid": pod.uid, "annotations": {DELETION_COST: str(cost)}}
+            try:
+                await self.client.patch(
+                    core.POD.untyped, pod.name, {"metadata": marks}, pod.namespace
+                )
+                written += 1
+            except (NotFound, Conflict):
+                continue  # it is another pod by now, or none
+            except (ApiError, TransportError, TimeoutError) as error:
+                failure = f"{pod.key}: {error or 'no answer'}"
+                break
+        log.info("Deletion costs of %d pods were written", written)
+        if failure:
+            log.error("deletion costs cannot be written: %s", failure)
 
     def _steps(
         self,

@@ -33,6 +33,7 @@ from hekla.descheduler.tables import (
     Wishes,
 )
 from hekla.engine.model.annotations import EVICTION_GRACE, MIN_RUNTIME, SEMI_PREEMPTIBLE
+from hekla.podrules.profiles import DELETION_COST
 from hekla.podrules.usage import pod_resources
 
 EVICT = "descheduler.alpha.kubernetes.io/evict"
@@ -121,6 +122,7 @@ def pod_of(tree: Tree) -> Pod:
         _spreads(_PACK.encode(spec.get("topologySpreadConstraints") or [])),
         intern(spec.get("priorityClassName") or ""),
         wishes_of(marks),
+        _whole(marks.get(DELETION_COST)),
     )  # fmt: skip
 
 
@@ -192,6 +194,13 @@ def _wish(text: str | None) -> float | None:
     except ValueError:
         return None
     return found if found >= 0 else None
+
+
+def _whole(text: str | None) -> int | None:
+    try:
+        return int(text) if text else None
+    except ValueError:
+        return None
 
 
 def _length(text: str | None) -> float:

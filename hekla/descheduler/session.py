@@ -49,6 +49,8 @@ class Report:
     ratios: dict[tuple[str, str], float] = field(default_factory=dict)
     """Node and resource -> what is used of it."""
     problems: list[str] = field(default_factory=list)
+    deletion_costs: dict[str, tuple[Pod, int]] = field(default_factory=dict)
+    """The deletion costs that pods are to have, by key."""
     returns: list[Return] = field(default_factory=list)
     """Pods that have come back since the last cycle."""
     skipped: str = ""

@@ -150,6 +150,8 @@ class Pod:
     spreads: tuple[Spread, ...] = ()
     priority_class: str = ""
     wishes: Wishes = SILENT
+    deletion_cost: int | None = None
+    """What its annotation says that tells controllers which pod to delete first."""
 
     @property
     def key(self) -> str:

@@ -288,6 +288,18 @@ def test_a_descheduler_that_asks_the_scheduler(chart: Chart) -> None:
     assert binding["subjects"][0]["name"] in asking.of("ServiceAccount")
 
 
+def test_a_descheduler_that_sets_deletion_costs(chart: Chart) -> None:
+    def rules(*values: str) -> str:
+        return str(
+            chart("descheduler_enable=true", *values).of("ClusterRole")["volcano-descheduler"]
+        )
+
+    assert (
+        rules("descheduler_sets_deletion_costs=true").count("'patch'")
+        == rules().count("'patch'") + 1
+    )
+
+
 def test_values_of_the_page_about_the_descheduler(chart: Chart, tmp_path: Path) -> None:
     (written,) = re.findall(r"```yaml\n(custom:\n.*?)```", DESCHEDULER_PAGE.read_text(), re.DOTALL)
     (tmp_path / "values.yaml").write_text(written)

@@ -22,6 +22,7 @@ from hekla.api import scheduling
 from hekla.api.kubernetes import core, policy
 from hekla.api.trees import Json
 from hekla.kube.errors import ApiError
+from hekla.podrules.profiles import DELETION_COST
 from tests.admission.process import install_kinds
 from tests.deploy import accounts
 from tests.kubelet.live_cluster import PATIENCE, POD, Cluster, cluster
@@ -335,6 +336,41 @@ async def test_a_gang_is_left_whole_as_soon_as_the_cluster_knows_gangs(live: Liv
         seen = descheduler.log.read_text().count("left 4 pods")
         await descheduler.counts("left 4 pods", seen + 3)
     assert len(await live.names()) == 6
+    await live.clear()
+
+
+PACKING = """
+apiVersion: descheduler/v1alpha2
+kind: DeschedulerPolicy
+profiles:
+- name: pack
+  pluginConfig: [{name: ScaleDownBinPack}]
+  plugins: {balance: {enabled: [ScaleDownBinPack]}}
+"""
+
+
+async def test_deletion_costs_are_written_once(live: Live) -> None:
+    for name, node in (("c-1", HOT), ("c-2", HOT), ("c-3", MILD)):
+        await live.pod(name, node, "1")
+    with live.descheduler(PACKING, "--once") as without:
+        assert await without.ended() == 0
+    assert "deletion costs cannot be written" in without.log.read_text(), "its account may not"
+    may = accounts.account("descheduler", "deletion_costs")
+    kubeconfig = await asyncio.to_thread(
+        accounts.grant, live.cluster.server.kubeconfig, "packer", may
+    )
+    process = Process(live.directory, kubeconfig, PACKING, "--descheduling-interval=200ms")
+    try:
+        await process.says("Deletion costs of 3 pods were written")
+        await process.counts("Number of evicted pods", 4)
+    finally:
+        process.stop()
+    assert process.log.read_text().count("Deletion costs of") == 1
+    found = {
+        pod["metadata"]["name"]: pod["metadata"]["annotations"][DELETION_COST]
+        for pod in (await live.cluster.client.list(POD, "default")).items
+    }
+    assert sorted(found.values()) == ["0", "1", "2"] and found["c-3"] == "2"
     await live.clear()
 
 

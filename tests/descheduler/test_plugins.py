@@ -274,10 +274,27 @@ def test_spread_keeps_pinned_pods_and_ignores_terminating_ones() -> None:
         here.pods[f"default/{name}"].placement = selecting(zone="z0")
     here.nodes["n0"].labels = {"zone": "z0"}
     assert run(spreading(), here).names == ["p0-001", "p0-000"]
+    here.pods["default/p0-000"].owners = ()
+    assert run(spreading(), here).names == ["p0-001"], (
+        "of two that are pinned and one that nobody makes anew"
+    )
     here = zones([4, 2], spreads=spread(app="web"))
     for name in ("p0-000", "p0-001"):
         here.pods[f"default/{name}"].terminating = True
     assert run(spreading(), here).names == []
+
+
+def test_spread_over_hosts_and_zones_together() -> None:
+    nodes = [
+        node(f"n{number}", labels={"host": f"n{number}", "zone": f"z{number // 3}"})
+        for number in range(6)
+    ]
+    both = (*spread(app="web"), *spread(key="host", app="web"))
+    pods = [
+        pod(f"p{number}", f"n{number}", 100, labels={"app": "web"}, spreads=both)
+        for number in range(4)
+    ]
+    assert len(run(spreading(), Tables(nodes, pods)).names) == 1
 
 
 # Profiles.

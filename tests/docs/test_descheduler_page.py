@@ -22,7 +22,7 @@ from hekla.monitoring.cluster_metrics import Sample
 from tests.descheduler.stories import NOW, measured, node, pod, run
 
 PAGE = (Path(__file__).parents[2] / "docs/descheduler.md").read_text()
-POLICY, CALM, ASKS = re.findall(r"```yaml\n(apiVersion:.*?)```", PAGE, re.DOTALL)
+POLICY, CALM, ASKS, ROOM = re.findall(r"```yaml\n(apiVersion:.*?)```", PAGE, re.DOTALL)
 
 
 def rows(title: str) -> list[list[str]]:
@@ -72,6 +72,20 @@ def test_the_calm_policy_of_the_page_does_what_the_page_says() -> None:
 def test_what_the_page_says_of_the_scheduler_is_what_the_log_says() -> None:
     assert read(ASKS).asks_scheduler
     assert f"LowNodeUtilization left 3 pods: {BACK}" in PAGE
+
+
+def test_the_policy_about_fragmentation_and_packing() -> None:
+    nodes = [node("n1", 1000, 1000), node("n2", 1000, 1000)]
+    web = {"labels": {"app": "web"}}
+    pods = [
+        pod("a", "n1", 650, 50, **web),
+        pod("b", "n1", 250, 200, **web),
+        pod("m", "n2", 100, 500),
+    ]
+    ran = run(read(ROOM), Tables(nodes, pods))
+    assert [(one.strategy, one.pod.name) for one in ran.evictions] == [("FragmentationAware", "a")]
+    assert "cpu 90%, memory 25% given away, a deviation of 0.33" in ran.evictions[0].reason
+    assert {pod.name: cost for pod, cost in ran.report.deletion_costs.values()} == {"b": 0}
 
 
 @pytest.mark.parametrize(

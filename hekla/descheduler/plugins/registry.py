@@ -8,6 +8,7 @@ from typing import Any
 from hekla.descheduler.evictions import Steps
 from hekla.descheduler.plugins.anti_affinity import anti_affinity
 from hekla.descheduler.plugins.duplicates import duplicates
+from hekla.descheduler.plugins.fragmentation import fragmentation_aware
 from hekla.descheduler.plugins.high_utilization import high_node_utilization
 from hekla.descheduler.plugins.low_utilization import load_aware, low_node_utilization
 from hekla.descheduler.plugins.pods import (
@@ -17,6 +18,7 @@ from hekla.descheduler.plugins.pods import (
     pod_life_time,
     too_many_restarts,
 )
+from hekla.descheduler.plugins.scale_down import scale_down_bin_pack
 from hekla.descheduler.plugins.spread import topology_spread
 from hekla.descheduler.session import Session
 
@@ -27,6 +29,8 @@ PLUGINS: Mapping[str, Plugin] = {
     "LoadAware": load_aware,
     "LowNodeUtilization": low_node_utilization,
     "HighNodeUtilization": high_node_utilization,
+    "FragmentationAware": fragmentation_aware,
+    "ScaleDownBinPack": scale_down_bin_pack,
     "RemoveDuplicates": duplicates,
     "RemovePodsViolatingTopologySpreadConstraint": topology_spread,
     "RemovePodsViolatingNodeAffinity": node_affinity,

@@ -315,6 +315,71 @@ class HighNodeUtilizationArguments(Arguments, frozen=True):
             yield from self.evictable_namespaces.problems()
 
 
+class PodSelector(msgspec.Struct, rename="camel", frozen=True):
+    name: str = ""
+    selector: meta.LabelSelector | None = None
+
+
+class KoordinatorArguments(Arguments, frozen=True):
+    """What FragmentationAware and ScaleDownBinPack share; their policies may name the kind of the arguments."""
+
+    api_version: str = ""
+    kind: str = ""
+    paused: bool = False
+    node_selector: meta.LabelSelector | None = None
+    evictable_namespaces: Namespaces | None = None
+    pod_selectors: list[PodSelector] = []
+    resources: list[str] = msgspec.field(default_factory=lambda: ["cpu", "memory"])
+
+    def problems(self) -> Problems:
+        yield from _selector(self.node_selector)
+        for one in self.pod_selectors:
+            yield from _selector(one.selector)
+        if self.evictable_namespaces is not None:
+            yield from self.evictable_namespaces.problems()
+        if not self.resources:
+            yield "resources is empty: cpu, memory or extended resources"
+        for name in sorted({one for one in self.resources if self.resources.count(one) > 1}):
+            yield f"resources: {name} stands twice"
+
+
+class FragmentationAwareArguments(KoordinatorArguments, frozen=True):
+    dry_run: bool = False
+    node_fit: bool = True
+    imbalance_threshold: float = 0.15
+    min_improvement_threshold: float = 0.02
+
+    def problems(self) -> Problems:
+        yield from KoordinatorArguments.problems(self)
+        for name in ("imbalance_threshold", "min_improvement_threshold"):
+            if not 0 <= getattr(self, name) <= 1:
+                yield f"{_camel(name)} {getattr(self, name):g} is not within 0 and 1"
+
+
+CALCULATE_ONLY, EVICT_DIRECTLY = STRATEGIES = ("CalculateOnly", "EvictDirectly")
+
+
+class ScaleDownBinPackArguments(KoordinatorArguments, frozen=True):
+    strategy: str = CALCULATE_ONLY
+    max_pods_to_evict: int | None = None
+    resource_weights: dict[str, float] = {}
+
+    def weight(self, resource: str) -> float:
+        return self.resource_weights.get(resource, 1.0)
+
+    def problems(self) -> Problems:
+        yield from KoordinatorArguments.problems(self)
+        if self.strategy not in STRATEGIES:
+            yield f"strategy {self.strategy!r}: {nearest(self.strategy, STRATEGIES)}"
+        if self.strategy == EVICT_DIRECTLY and self.max_pods_to_evict is None:
+            yield f"maxPodsToEvict is missing: with {EVICT_DIRECTLY}, how many pods a cycle may evict"
+        if self.max_pods_to_evict is not None and self.max_pods_to_evict < 0:
+            yield f"maxPodsToEvict {self.max_pods_to_evict} is below 0"
+        for name, weight in self.resource_weights.items():
+            if not 0 < weight < float("inf"):
+                yield f"resourceWeights: {name} is {weight:g}, a weight is above 0"
+
+
 class OfPods(Arguments, frozen=True):
     """What most plugins take: which pods they look at."""
 

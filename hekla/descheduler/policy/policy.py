@@ -35,6 +35,8 @@ REGISTRY: Mapping[str, Registered] = {
     LOAD_AWARE: Registered(of.LoadAwareArguments, (BALANCE, PRE_EVICTION)),
     "LowNodeUtilization": Registered(of.LowNodeUtilizationArguments, (BALANCE,)),
     "HighNodeUtilization": Registered(of.HighNodeUtilizationArguments, (BALANCE,)),
+    "FragmentationAware": Registered(of.FragmentationAwareArguments, (BALANCE,)),
+    "ScaleDownBinPack": Registered(of.ScaleDownBinPackArguments, (BALANCE,)),
     "RemoveDuplicates": Registered(of.RemoveDuplicatesArguments, (BALANCE,)),
     "RemovePodsViolatingTopologySpreadConstraint": Registered(of.TopologySpreadArguments, (BALANCE,)),
     "RemovePodsViolatingNodeAffinity": Registered(of.NodeAffinityArguments, (DESCHEDULE,)),
