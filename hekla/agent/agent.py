@@ -269,6 +269,9 @@ class Agent:
             name = await self.queue.get()
             try:
                 await self._reconcile(name)
+            except Exception as error:  # a bug of ours, or a pod that nobody could store
+                log.exception("pod %s cannot be looked at", name)
+                self._failed(name, [f"{type(error).__name__}: {error}"])
             finally:
                 self.queue.done(name)
 
@@ -277,13 +280,18 @@ class Agent:
         if pod is None or self.config is None or not is_active(pod):
             return
         problems = [text async for text in self._apply_to(pod)]
-        if not problems:
+        if problems:
+            self._failed(name, problems)
+        else:
             self._failures.pop(name, None)
-            return
+
+    def _failed(self, name: str, problems: list[str]) -> None:
+        """Look at the pod again later; who keeps failing has it in an event."""
         failures = self._failures[name] = self._failures.get(name, 0) + 1
         text = "; ".join(problems)
         log.log(logging.WARNING if failures == 1 else logging.DEBUG, "pod %s: %s", name, text)
-        if failures == TOLD_AFTER:
+        pod = self.pod_cache.get(name)
+        if failures == TOLD_AFTER and pod is not None:
             self.recorder.event(pod, "Warning", "ColocationFailed", text)
         self.queue.add_after(name, min(FIRST_RETRY * 2.0 ** (failures - 1), LONGEST_RETRY))
 
