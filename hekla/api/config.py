@@ -24,11 +24,8 @@ class MemoryQos(Struct):
 
 LOW_COVERS_MIN = Validation(
     "!has(self.lowRatio) || !has(self.minRatio) || self.lowRatio == 0 || self.minRatio <= self.lowRatio",
-    "minRatio must not be above lowRatio: what is never reclaimed is more than what is reclaimed last; "
-    "lowRatio may be 0",
-    "'minRatio is ' + string(self.minRatio) + ' and lowRatio ' + string(self.lowRatio) + "
-    "': what is never reclaimed must not be more than what is reclaimed last; "
-    "raise lowRatio, lower minRatio, or set lowRatio to 0'",
+    "minRatio must not be above lowRatio: what is never reclaimed must not be more than what is reclaimed "
+    "last; raise lowRatio, lower minRatio, or set lowRatio to 0",
 )
 
 

@@ -189,12 +189,7 @@ def _apply(rule: Rule, schema: Schema) -> None:
         schema["x-kubernetes-list-map-keys"] = list(rule.list_keys)
     if rule.validations:
         schema["x-kubernetes-validations"] = [
-            {
-                "rule": check.rule,
-                "message": check.message,
-                **({"messageExpression": check.expression} if check.expression else {}),
-            }
-            for check in rule.validations
+            {"rule": check.rule, "message": check.message} for check in rule.validations
         ]
 
 

@@ -23,8 +23,6 @@ class Validation:
 
     rule: str
     message: str
-    expression: str = ""
-    """CEL that gives a message with the values that were found."""
 
 
 @dataclass(frozen=True, slots=True)

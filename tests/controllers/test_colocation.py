@@ -136,7 +136,7 @@ async def test_what_is_left_on_pods_is_taken_back_at_the_start(
     [
         (
             {"minRatio": 60, "lowRatio": 50},
-            "spec.memoryQos: Invalid value: minRatio is 60 and lowRatio 50: what is never reclaimed must not "
+            "minRatio must not be above lowRatio: what is never reclaimed must not "
             "be more than what is reclaimed last; raise lowRatio, lower minRatio, or set lowRatio to 0",
         ),
         (
