@@ -21,6 +21,8 @@ from hekla.api.trees import Json
 from hekla.kube.client import Client
 from hekla.local.controller_manager.autoscaling.controller import AUTOSCALER
 from hekla.local.kubelet.nodes.own_nodes import FAKE_NAME
+from tests.apiserver_process import ApiServerProcess
+from tests.controller_manager.adapter import adapter
 from tests.controller_manager.live import PATIENCE, controllers
 from tests.kubelet.live_cluster import NODE_NAME, cluster
 from tests.metrics_server.process import MetricsServerProcess
@@ -31,6 +33,10 @@ FAKE = f"{FAKE_NAME}-0"
 USAGE = "kwok.x-k8s.io/usage-cpu"
 PERIOD = "horizontal-pod-autoscaler-sync-period=0.3s"
 PATIENT = "horizontal-pod-autoscaler-cpu-initialization-period=0s"
+HITS = {
+    "type": "Pods",
+    "pods": {"metric": {"name": "hits"}, "target": {"type": "AverageValue", "averageValue": "10"}},
+}
 BURN = """
 import pathlib, time
 while True:
@@ -41,6 +47,7 @@ while True:
 
 @dataclass
 class Live:
+    server: ApiServerProcess
     client: Client
     metrics: MetricsServerProcess
     namespace: str = "default"
@@ -141,7 +148,7 @@ async def live(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Live]:
         metrics.start()
         try:
             with controllers(made.server, f"--{PERIOD}", f"--{PATIENT}"):
-                yield Live(made.client, metrics)
+                yield Live(made.server, made.client, metrics)
         finally:
             metrics.kill()
 
@@ -203,8 +210,7 @@ async def test_what_stops_it_is_said(live: Live) -> None:
     assert condition(status, "ScalingActive") == ("False", "FailedGetResourceMetric")
     await live.told("bare", "missing request for cpu in container c of Pod bare-")
 
-    source = {"metric": {"name": "hits"}, "target": {"type": "AverageValue", "averageValue": "1"}}
-    await live.autoscale("hits", "bare", metrics=[{"type": "Pods", "pods": source}])
+    await live.autoscale("hits", "bare", metrics=[HITS])
     await live.until(
         "hits",
         lambda it: (
@@ -212,6 +218,51 @@ async def test_what_stops_it_is_said(live: Live) -> None:
         ),
     )
     await live.told("hits", "are controlled by multiple HPAs: default/hits, default/bare")
+
+
+async def test_what_an_adapter_measures_is_followed(
+    live: Live, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    await live.deploy("served", FAKE)
+    await live.autoscale("served", metrics=[HITS])
+    status = await live.until("served", lambda it: condition(it, "ScalingActive")[0] == "False")
+    assert condition(status, "ScalingActive") == ("False", "FailedGetPodsMetric")
+    await live.told("served", "no custom metrics API (custom.metrics.k8s.io) registered")
+
+    directory = tmp_path_factory.mktemp("adapter")
+    async with adapter(directory, live.server, live.client) as measures:
+        await live.told("served", "could not find the metric hits for pods/*")
+        (pod,) = (await live.client.list(core.POD, live.namespace, labels="app=served")).items
+        measures.custom["pods/*/hits"] = {pod.metadata.name: "many"}
+        await live.told("served", "the adapter's value 'many' is no quantity")
+        measures.custom["pods/*/hits"] = {pod.metadata.name: "30"}
+        status = await live.until("served", lambda it: it.get("desiredReplicas") == 3)
+        assert condition(status, "ScalingActive") == ("True", "ValidMetricFound")
+        (metric,) = status["currentMetrics"]
+        assert metric["pods"] == {"metric": {"name": "hits"}, "current": {"averageValue": "30"}}
+        path = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/default/pods/*/hits"
+        assert (path, "app=served") in measures.asked
+
+        queue = {"name": "waiting", "selector": {"matchLabels": {"queue": "red"}}}
+        external = {"metric": queue, "target": {"type": "AverageValue", "averageValue": "10"}}
+        route = {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "name": "door"}
+        whole = {
+            "describedObject": route,
+            "metric": {"name": "requests"},
+            "target": {"type": "Value", "value": "100"},
+        }
+        both = [{"type": "External", "external": external}, {"type": "Object", "object": whole}]
+        measures.custom["ingresses.networking.k8s.io/door/requests"] = {"door": "100"}
+        measures.external["waiting?queue=red"] = ["15", "5"]
+        await live.client.patch(AUTOSCALER, "served", {"spec": {"metrics": both}}, live.namespace)
+        status = await live.until(
+            "served",
+            lambda it: len(it.get("currentMetrics") or ()) == 2 and it["desiredReplicas"] < 4,
+        )
+        by_type = {metric["type"]: metric for metric in status["currentMetrics"]}
+        assert by_type["External"]["external"]["metric"] == queue
+        assert by_type["Object"]["object"]["current"] == {"value": "100"}
+        assert by_type["Object"]["object"]["describedObject"] == route
 
 
 async def test_a_number_out_of_bounds_is_brought_back(live: Live) -> None:

@@ -8,12 +8,11 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from hekla.api.kinds import Kind
 from hekla.api.selectors import SelectorError, parse_labels
 from hekla.api.text import quantity
-from hekla.api.text.quantity import Format, Quantity
 from hekla.api.text.times import stamp
 from hekla.api.trees import Json
 from hekla.kube.cache import Cache
@@ -24,14 +23,14 @@ from hekla.kube.events import Recorder
 from hekla.kube.http.client import TransportError
 from hekla.local.controller_manager.autoscaling import behavior as rules
 from hekla.local.controller_manager.autoscaling.behavior import Bounds, Memory
-from hekla.local.controller_manager.autoscaling.replicas import (
-    NoReplicas,
-    Patience,
-    by_average,
-    by_utilization,
-    grouped,
-    tolerances,
+from hekla.local.controller_manager.autoscaling.custom_metrics import CustomMetrics
+from hekla.local.controller_manager.autoscaling.proposals import (
+    FAILED,
+    Proposal,
+    Proposals,
+    Target,
 )
+from hekla.local.controller_manager.autoscaling.replicas import NoReplicas, Patience, tolerances
 from hekla.local.controller_manager.autoscaling.scales import Scale, Scales, UnknownKind
 from hekla.local.controller_manager.autoscaling.usage import Reader, TargetPod
 
@@ -40,15 +39,6 @@ log = logging.getLogger("kube-controllers.autoscaling")
 AUTOSCALER: Kind[Json] = Kind(
     "autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", True, dict
 )
-SOURCES = {"Resource": "resource", "ContainerResource": "containerResource"}
-FAILED = {
-    "Resource": "FailedGetResourceMetric",
-    "ContainerResource": "FailedGetContainerResourceMetric",
-    "Pods": "FailedGetPodsMetric",
-    "Object": "FailedGetObjectMetric",
-    "External": "FailedGetExternalMetric",
-}
-"""Type of a metric -> the reason where it cannot be had."""
 CONDITIONS = ("AbleToScale", "ScalingActive", "ScalingLimited")
 
 
@@ -60,14 +50,6 @@ class Settings:
     tolerance: float = 0.1
     downscale_stabilization: float = 300.0
     patience: Patience = field(default_factory=Patience)
-
-
-class Proposal(NamedTuple):
-    """What one metric asks for, and its own words about it."""
-
-    replicas: int
-    name: str
-    status: Json
 
 
 class Stuck(Exception):
@@ -141,6 +123,7 @@ class AutoscalingController(Controller):
         self.autoscalers = autoscalers
         self.scales = Scales(client, plurals)
         self.reader = Reader(client)
+        self.proposals = Proposals(self.reader, CustomMetrics(client, plurals), settings.patience)
         self.recorder = recorder
         self.settings = settings
         self.clock = clock
@@ -233,17 +216,24 @@ class AutoscalingController(Controller):
         """What the metric asks for that asks for most.  Where some cannot be had, the others may raise
         the number and not lower it.  Raises Stuck."""
         pods = await self.pods(key, autoscaler, scale)
+        target = Target(
+            autoscaler["metadata"]["namespace"],
+            scale,
+            pods,
+            tolerances(self.settings.tolerance, stated(autoscaler)),
+            status.now,
+        )
         found: list[Proposal] = []
         status.metrics = []
         failed: list[Stuck] = []
         metrics = autoscaler["spec"].get("metrics") or []
         for metric in metrics:
             try:
-                proposal = await self.ask(autoscaler, metric, scale, pods, status.now)
+                proposal = await self.proposals.ask(metric, target)
                 found.append(proposal)
                 status.metrics.append(proposal.status)
             except NoReplicas as error:
-                reason = FAILED.get(metric["type"], "InvalidMetricSourceType")
+                reason = FAILED[metric["type"]]
                 self.tell(autoscaler, "Warning", reason, str(error))
                 text = f"the HPA was unable to compute the replica count: {error}"
                 failed.append(Stuck("ScalingActive", reason, text, told=True))
@@ -293,51 +283,6 @@ class AutoscalingController(Controller):
                 if any(selector.matches(pod.metadata.labels) for pod in pods):
                     found.append(other)
         return found
-
-    async def ask(
-        self, autoscaler: Json, metric: Json, scale: Scale, pods: list[TargetPod], now: float
-    ) -> Proposal:
-        """What one metric asks for.  Raises NoReplicas."""
-        kind = metric["type"]
-        if kind not in SOURCES:
-            raise NoReplicas(
-                f"metrics of type {kind} come from custom.metrics.k8s.io or external.metrics.k8s.io, "
-                f"which this controller does not ask; use Resource or ContainerResource"
-            )
-        source = metric[SOURCES[kind]]
-        resource, container = source["name"], source.get("container", "")
-        target, named = source["target"], f"{resource} {'container ' if container else ''}resource"
-        share = target.get("averageUtilization")
-        asked = f"failed to get {resource} {'usage' if share is None else 'utilization'}: "
-        namespace, selector = autoscaler["metadata"]["namespace"], scale.selector
-        try:
-            samples = await self.reader.samples(namespace, selector, resource, container)
-            if not pods:
-                raise NoReplicas("no pods returned by selector while calculating replica count")
-            scaled = [pod.scaled(resource, container) for pod in pods]
-            groups = grouped(scaled, samples, resource, self.settings.patience, now)
-            known = {pod.name for pod in scaled}
-            samples = {name: sample for name, sample in samples.items() if name in known}
-            tolerance = tolerances(self.settings.tolerance, stated(autoscaler))
-            if share is None:
-                aim = quantity.milli(target["averageValue"])
-                answer = by_average(scale.wanted, aim, samples, groups, tolerance)
-            else:
-                named += " utilization (percentage of request)"
-                answer = by_utilization(
-                    resource, scale.wanted, share, scaled, samples, groups, tolerance
-                )
-        except NoReplicas as error:
-            raise NoReplicas(f"{asked}{error}") from error
-        form = Format.BINARY if resource == "memory" else Format.DECIMAL
-        average = Quantity(Quantity.of_milli(answer.average).nanos, form)
-        shown: Json = {"averageValue": str(average)}
-        if answer.utilization is not None:
-            shown["averageUtilization"] = answer.utilization
-        told: Json = {"name": resource, "current": shown}
-        if container:
-            told["container"] = container
-        return Proposal(answer.replicas, named, {"type": kind, SOURCES[kind]: told})
 
     # --- what is done and told --------------------------------------------------------------------
 

@@ -163,6 +163,22 @@ def by_average(
     return Answer(wanted, sum(counted.values()) // len(counted))
 
 
+def by_ratio(current: int, ratio: float, ready: Callable[[], int], tolerance: Tolerance) -> int:
+    """Replicas by a number that is about all of them, against what it should be.  `ready`: how many
+    pods are."""
+    if current == 0:
+        return math.ceil(ratio)
+    return current if tolerance.covers(ratio) else math.ceil(ratio * ready())
+
+
+def by_total(current: int, used: int, each: int, tolerance: Tolerance) -> tuple[int, int]:
+    """Replicas by a number of which each takes so much, and the part of one of the `current` ones."""
+    if current == 0:
+        return math.ceil(used / each), used
+    wanted = current if tolerance.covers(used / (each * current)) else math.ceil(used / each)
+    return wanted, math.ceil(used / current)
+
+
 def _counted(samples: Mapping[str, Sample], groups: Groups) -> dict[str, int]:
     left_out = groups.ignored | groups.unready
     counted = {name: sample.value for name, sample in samples.items() if name not in left_out}

@@ -27,6 +27,10 @@ class Scale(NamedTuple):
         return int((self.tree.get("spec") or {}).get("replicas") or 0)
 
     @property
+    def current(self) -> int:
+        return int((self.tree.get("status") or {}).get("replicas") or 0)
+
+    @property
     def selector(self) -> str:
         return str((self.tree.get("status") or {}).get("selector") or "")
 

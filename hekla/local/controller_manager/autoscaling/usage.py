@@ -63,6 +63,10 @@ class TargetPod(Struct):
     spec: Spec = msgspec.field(default_factory=Spec)
     status: Status = msgspec.field(default_factory=Status)
 
+    @property
+    def ready(self) -> bool:
+        return any(one.type == "Ready" and one.status == "True" for one in self.status.conditions)
+
     def scaled(self, resource: str, container: str) -> ScaledPod:
         """As it is judged by one resource, of all its containers or of one."""
         request, lacking = self._request(resource, container)
