@@ -20,7 +20,7 @@ RULES, BOARDS = HERE / "rules.yaml", HERE / "boards"
 WIDTH, HEIGHT, STAT_HEIGHT = 24, 8, 4
 """Grafana's columns, and rows of a panel."""
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
-METRIC = re.compile(r"\b(volcano_\w+|descheduler_\w+|hekla:[\w:]+)")
+METRIC = re.compile(r"\b(volcano_\w+|descheduler_\w+|hekla_\w+|hekla:[\w:]+)")
 
 
 def rule_groups() -> list[dict[str, Any]]:

@@ -23,16 +23,18 @@ class AgentProcess:
     def __init__(
         self,
         directory: Path,
-        server: ApiServerProcess,
+        server: ApiServerProcess | Path,
         *flags: str,
         node: str = "n1",
         environment: dict[str, str] | None = None,
     ) -> None:
+        """`server`: or the kubeconfig of an account on it."""
+        kubeconfig = server if isinstance(server, Path) else server.internal_kubeconfig
         self.log = directory / "agent.log"
         self.port = free_port()
         self.command = [
             *(sys.executable, "-m", "hekla", "agent"),
-            f"--kubeconfig={server.internal_kubeconfig}",
+            f"--kubeconfig={kubeconfig}",
             f"--kube-node-name={node}",
             "--healthz-address=127.0.0.1",
             f"--healthz-port={self.port}",

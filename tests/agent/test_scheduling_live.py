@@ -29,6 +29,7 @@ from tests.agent.process import AgentProcess
 from tests.agent.test_numatopology import Host
 from tests.agent.trees import Trees
 from tests.apiserver_process import ApiServerProcess, shared_apiserver
+from tests.deploy import accounts
 from tests.kubelet.live_cluster import ensure
 
 __all__ = ["shared_apiserver"]
@@ -199,8 +200,11 @@ async def test_offline_work_comes_and_goes(cluster: Cluster, tmp_path: Path) -> 
     assert "batch-cpu" in await cluster.waits("first")
 
     uses(0.25)
+    account = await asyncio.to_thread(
+        accounts.grant, cluster.server.kubeconfig, "agent", accounts.AGENT
+    )
     agent = AgentProcess(
-        tmp_path, cluster.server, "--sampling-interval=50ms", "--numatopology-check-period=50ms",
+        tmp_path, account, "--sampling-interval=50ms", "--numatopology-check-period=50ms",
         f"--device-path={Host(tmp_path).files.devices}", node="lender",
     ).start()  # fmt: skip
     cluster.logs.append(agent.log)
@@ -229,6 +233,7 @@ async def test_offline_work_comes_and_goes(cluster: Cluster, tmp_path: Path) -> 
         assert await lent() == [None] * 4
         node = await client.get(core.NODE, "lender")
         assert node.metadata.labels["volcano.sh/oversubscription"] == "false"
+        assert "forbidden" not in agent.log.read_text()
     finally:
         agent.close()
 

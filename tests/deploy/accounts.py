@@ -40,6 +40,7 @@ LONE_SCHEDULER = account("scheduler")
 CONTROLLERS = account("controllers", "hypernodes", "secrets")
 HYPERNODES = account("hypernode-controller")
 DESCHEDULER = account("descheduler")
+AGENT = account("agent", "numatopology")
 _REGISTRATION = {
     "apiGroups": ["admissionregistration.k8s.io"],
     "resources": ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],

@@ -11,9 +11,13 @@ from urllib.parse import urlencode
 import pytest
 
 from deploy import monitoring
+from hekla.agent.metrics import Metrics as AgentMetrics
+from hekla.api.kubernetes.nodes import NODE
 from hekla.api.kubernetes.policy import POD_DISRUPTION_BUDGET
 from hekla.descheduler.metrics import Metrics
+from hekla.kube.client import Client
 from hekla.kube.metrics import shown
+from tests.agent.process import AgentProcess
 from tests.clients.test_prometheus import BUILD_PATIENCE, ask, program, running
 from tests.descheduler.test_live import Process as DeschedulerProcess
 from tests.local.home import Home, home, until
@@ -31,10 +35,10 @@ ALERTS = {rule["alert"]: rule for rule in RULES if "alert" in rule}
 
 def declared() -> dict[str, str]:
     """Every series that the daemons make -> the metric that it is of."""
-    of_descheduler = dict(
-        re.findall(r"^# TYPE (\S+) (\S+)$", shown(Metrics().registry).decode(), re.MULTILINE)
-    )
-    kinds = {**{f"volcano_{name}": kind for name, kind in types().items()}, **of_descheduler}
+    kinds = {f"volcano_{name}": kind for name, kind in types().items()}
+    for registry in (Metrics().registry, AgentMetrics().registry):
+        shows = shown(registry).decode()
+        kinds |= re.findall(r"^# TYPE (\S+) (\S+)$", shows, re.MULTILINE)
     return {
         f"{name}{part}": name
         for name, kind in kinds.items()
@@ -109,7 +113,8 @@ class Measured(NamedTuple):
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
-    """A cluster that has run a job, with a descheduler that cannot do anything."""
+    """A cluster that has run a job, with a descheduler that cannot do anything and an agent that can
+    measure nothing."""
     port = adjacent_ports(3)
     addresses = [f"127.0.0.1:{port + number}" for number in range(3)]
     with home() as own:
@@ -125,10 +130,19 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
             "--enable-metrics",
             f"--listen-address={addresses[2]}",
         )
+        agent = AgentProcess(
+            tmp_path_factory.mktemp("agent"), own.directory() / "kubeconfig",
+            "--sampling-interval=50ms", "--kube-pod-namespace=default", node=ask_cluster(own, first_node),
+        ).start()  # fmt: skip
         try:
-            yield Measured(addresses, descheduler)
+            yield Measured([*addresses, f"127.0.0.1:{agent.port}"], descheduler)
         finally:
+            agent.close()
             descheduler.stop()
+
+
+async def first_node(client: Client) -> str:
+    return (await client.list(NODE)).items[0].metadata.name
 
 
 def keep_a_pod(own: Home) -> None:
@@ -189,7 +203,11 @@ def test_prometheus_scrapes_all_and_evaluates_all(
 
         until(
             "it is noticed that nothing is measured and a budget holds",
-            lambda: noticed("HeklaDeschedulerMeasuresNothing", "HeklaEvictionsHeldByBudgets"),
+            lambda: noticed(
+                "HeklaDeschedulerMeasuresNothing",
+                "HeklaEvictionsHeldByBudgets",
+                "HeklaAgentMeasuresNothing",
+            ),
             60,
         )
         measured.descheduler.policy.write_text("profiles: wrong")

@@ -230,6 +230,7 @@ def test_every_webhook_is_there(chart: Chart) -> None:
         ("basic.image=x", "'image' not allowed"),
         ("metrics_enable=true", "this chart brings no Prometheus"),
         ("agent_cni_config_path=cni.conflist", "agent_cni_config_path"),
+        ("agent_numatopology_check_period=often", "agent_numatopology_check_period"),
         ("enabled_admissions=/jobs/mutat", '"/jobs/mutat" is none of /cronjobs/validate, '),
         (
             "basic.scheduler_config_file=config/nothing.conf",
@@ -357,6 +358,7 @@ def test_an_agent_on_every_node(chart: Chart) -> None:
         "successThreshold": 1,
         "failureThreshold": 5,
     }
+    assert "numatopologies" not in str(made.of("ClusterRole")["volcano-agent"])
     options = parse((*AGENT_FLAGS, *LOG_FLAGS), container["args"])
     assert (options.healthz_port, options.v) == (3300, 2)
     environment = {one["name"]: one for one in container["env"]}
@@ -379,6 +381,7 @@ def test_values_of_the_agent(chart: Chart) -> None:
         "agent_resources.limits.memory=100Mi",
         "agent_ns.pool=mixed",
         "agent_log_level=4",
+        "agent_numatopology_check_period=10s",
     )
     pod, container = agent_of(made)
     assert container["image"] == "registry.example.com/team/agent:v3"
@@ -386,6 +389,8 @@ def test_values_of_the_agent(chart: Chart) -> None:
     options = parse((*AGENT_FLAGS, *LOG_FLAGS), container["args"])
     assert options.supported_features == ["*", "-CPUThrottle"]
     assert (options.kube_cgroup_root, options.v) == ("/pods", 4)
+    assert options.numatopology_check_period == 10.0
+    assert "numatopologies" in str(made.of("ClusterRole")["volcano-agent"])
     assert options.extend_resource_cpu_name == "example.com/cpu"
     assert options.extend_resource_memory_name == "example.com/memory"
     assert {
