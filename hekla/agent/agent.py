@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 from hekla.agent.cgroups import CgroupError, Cgroups, Version, Write
 from hekla.agent.configuration import ColocationConfig, ConfigurationError, aggregate
 from hekla.agent.features import SECTIONS, Feature, unsupported, wanted
-from hekla.agent.handlers import cpu_throttle
+from hekla.agent.handlers import cpu_throttle, memory_protection
 from hekla.agent.handlers.context import Context
 from hekla.agent.handlers.memory_qos_v2 import AnnotationError
 from hekla.agent.handlers.table import HANDLERS, PodSettings
@@ -32,6 +32,10 @@ log = logging.getLogger(__name__)
 RESYNC = 900.0
 """Seconds after which every pod is looked at again."""
 FIRST_RETRY, LONGEST_RETRY = 1.0, 100.0
+PAUSE = 1.0
+"""Seconds in which changes of pods gather before what they come to together is written."""
+TOGETHER = ""
+"""The key of that; no pod has it."""
 TOLD_AFTER = 3
 """Failures in a row after which the pod has an event."""
 
@@ -126,7 +130,7 @@ class Agent:
             self.settings.batch_memory,
             memory(node.status.capacity) if node is not None else 0,
             self.machine.proc,
-            self.is_active(Feature.CPU_QOS),
+            frozenset(feature for feature, on in self._active.items() if on),
             self.originals,
         )
 
@@ -144,9 +148,10 @@ class Agent:
             self.sync_pods()  # limits below had to make room
 
     def sync_pods(self) -> None:
-        """Have every pod looked at again."""
+        """Have every pod looked at again, and what they come to together."""
         for pod in self.pod_cache:
             self._sync(pod)
+        self.queue.add(TOGETHER)
 
     # running
 
@@ -253,6 +258,7 @@ class Agent:
             self._sync(new)
         elif old is not None:
             self._failures.pop(key(old), None)
+        self.queue.add_after(TOGETHER, PAUSE)
 
     def _sync(self, pod: Pod) -> None:
         if not pod.metadata.deletion_timestamp and is_ready(pod):
@@ -276,6 +282,9 @@ class Agent:
                 self.queue.done(name)
 
     async def _reconcile(self, name: str) -> None:
+        if name == TOGETHER:
+            self._protect()
+            return
         pod = self.pod_cache.get(name)
         if pod is None or self.config is None or not is_active(pod):
             return
@@ -284,6 +293,13 @@ class Agent:
             self._failed(name, problems)
         else:
             self._failures.pop(name, None)
+
+    def _protect(self) -> None:
+        try:
+            self.apply(memory_protection.writes(self.pods(), self.context))
+        except CgroupError as error:
+            log.warning("memory of pods is not protected: %s", error)
+        self.originals.save()
 
     def _failed(self, name: str, problems: list[str]) -> None:
         """Look at the pod again later; who keeps failing has it in an event."""

@@ -24,6 +24,7 @@ from hekla.api.meta import key
 from hekla.kube.client import Client
 from hekla.kube.connection.config import load
 from hekla.kube.events import Recorder
+from hekla.kube.metrics import shown
 from tests.agent.trees import Trees, pod, pod_tree, status
 from tests.apiserver_process import ApiServerProcess, shared_apiserver
 
@@ -156,7 +157,7 @@ async def test_an_annotation_that_nobody_can_read_is_told_and_not_tried_again(wo
         "volcano.sh/colocation-config: memoryQos.highRatio is 300, "
         "and must be a whole number from 0 to 100"
     ]
-    assert world.agent.queue.delayed == 0
+    assert b"hekla_agent_pod_failures{" not in shown(world.agent.metrics.registry)
 
 
 async def test_what_is_off_is_taken_back_once(world: World) -> None:

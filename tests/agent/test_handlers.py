@@ -25,10 +25,12 @@ from hekla.agent.cgroups import (
     File,
     Write,
 )
+from hekla.agent.features import Feature
 from hekla.agent.handlers import (
     cpu_burst,
     cpu_qos,
     cpu_throttle,
+    memory_protection,
     memory_qos,
     memory_qos_v2,
     resources,
@@ -149,7 +151,7 @@ def test_the_kernel_that_knows_levels_gets_them(v2: Trees) -> None:
         each = v2.add(pod(name=f"p{level}", level=name))
         for directory in (v2.cgroups.pod(each), v2.cgroups.container(each, "c0")):
             v2.put(directory, CPU_QOS, "0")
-        found = list(cpu_qos.writes(each, v2.context(ranks_cpu=True)))
+        found = list(cpu_qos.writes(each, v2.context(active=frozenset({Feature.CPU_QOS}))))
         assert values(v2, each, found) == {
             ("pod", "cpu.qos_level"): level,
             ("c0", "cpu.qos_level"): level,
@@ -167,7 +169,7 @@ def test_other_kernels_get_weights(v2: Trees, level: str, factor: int | None, id
     each = v2.add(pod(level=level), without=() if idles else ("cpu.idle",))
     directory = v2.cgroups.pod(each)
     v2.put(directory, CPU_SHARE, "39")
-    context = v2.context(ranks_cpu=True)
+    context = v2.context(active=frozenset({Feature.CPU_QOS}))
     v2.cgroups.apply(cpu_qos.writes(each, context))
     if factor is None and idles:
         assert (v2.says(directory, CPU_IDLE), v2.says(directory, CPU_SHARE)) == ("1", "39")
@@ -180,7 +182,7 @@ def test_other_kernels_get_weights(v2: Trees, level: str, factor: int | None, id
 
 
 def test_a_pod_that_changes_its_level_changes_its_rank(v2: Trees) -> None:
-    context = v2.context(ranks_cpu=True)
+    context = v2.context(active=frozenset({Feature.CPU_QOS}))
     each = v2.add(pod(level="BE"))
     directory = v2.cgroups.pod(each)
     v2.put(directory, CPU_SHARE, "39")
@@ -192,7 +194,7 @@ def test_a_pod_that_changes_its_level_changes_its_rank(v2: Trees) -> None:
 
 
 def test_a_share_that_somebody_else_sets_meanwhile_is_the_one_to_rank(v2: Trees) -> None:
-    context = v2.context(ranks_cpu=True)
+    context = v2.context(active=frozenset({Feature.CPU_QOS}))
     each = v2.add(pod(level="LS"))
     directory = v2.cgroups.pod(each)
     for stated, expected in (("39", "78"), ("50", "100")):  # the kubelet has resized the pod
@@ -205,7 +207,7 @@ def test_a_share_that_somebody_else_sets_meanwhile_is_the_one_to_rank(v2: Trees)
 
 def test_the_share_of_a_ranked_pod_is_written_by_one_handler(v2: Trees) -> None:
     """The kernel refuses a share of an idle directory."""
-    context = v2.context(ranks_cpu=True)
+    context = v2.context(active=frozenset({Feature.CPU_QOS}))
     for level, expected in (
         ("BE", {("pod", "cpu.idle"): "1"}),
         ("LS", {("pod", "cpu.weight"): "100"}),
@@ -346,21 +348,19 @@ def test_the_kernel_that_knows_levels_of_memory_gets_two(v1: Trees) -> None:
 
 
 @pytest.mark.parametrize(
-    ("level", "containers", "high", "low"),
+    ("level", "containers", "high"),
     [
-        ("BE", [batch(None, None, 1000), batch(None, None, 500)], "1350", "0"),
-        ("BE", [batch(None, None, 1000), batch()], "max", "0"),
-        ("", [{"requests": {"memory": "100"}, "limits": {"memory": "200"}}, {"requests": {"memory": "1Ki"}}], "max", "1124"),
+        ("BE", [batch(None, None, 1000), batch(None, None, 500)], "1350"),
+        ("BE", [batch(None, None, 1000), batch()], "max"),
+        ("LS", [batch(None, None, 1000)], "max"),
     ],
-)  # fmt: skip
+)
 def test_memory_on_other_kernels_of_v2(
-    v2: Trees, level: str, containers: list[Json], high: str, low: str
+    v2: Trees, level: str, containers: list[Json], high: str
 ) -> None:
     each = v2.add(pod(level=level, containers=containers))
-    assert values(v2, each, memory_qos.writes(each, v2.context())) == {
-        ("pod", "memory.high"): high,
-        ("pod", "memory.low"): low,
-    }
+    found = values(v2, each, memory_qos.writes(each, v2.context()))
+    assert found == {("pod", "memory.high"): high}
 
 
 @pytest.mark.parametrize(("level", "soft"), [("BE", "0"), ("LS", "-1")])
@@ -459,7 +459,7 @@ def test_applied_twice_and_undone_nothing_is_left(
     trees: Trees = request.getfixturevalue(version)
     marks = {BURST: "true", "volcano.sh/colocation-config": '{"memoryQos":{"highRatio":80}}'}
     each = trees.add(pod(level="BE", containers=[batch(500, 2000, GIB)], annotations=marks))
-    context = trees.context(ranks_cpu=True)
+    context = trees.context(active=frozenset({Feature.CPU_QOS}))
     before = {path: path.read_text() for path in trees.cgroups.root.rglob("*.*") if path.is_file()}
 
     def run() -> int:
@@ -477,3 +477,70 @@ def test_applied_twice_and_undone_nothing_is_left(
     if version == "v1":
         assert trees.says(trees.cgroups.pod(each), MEMORY_SOFT) == "-1"
     assert trees.says(trees.cgroups.container(each, "c0"), MEMORY_LIMIT) == str(GIB)
+
+
+# what directories of several pods protect
+
+CALM = {"volcano.sh/colocation-config": '{"memoryQos":{"lowRatio":50,"minRatio":20}}'}
+REQUESTS = [{"requests": {"memory": "1M"}}] * 2
+
+
+def protections(trees: Trees, *pods: Pod) -> dict[str, tuple[str, str]]:
+    """Directory (by its last element) -> memory.low and memory.min."""
+    found = {}
+    for directory in [
+        *(trees.cgroups.qos_root(one) for one in ("", "BestEffort", "Burstable")),
+        *map(trees.cgroups.pod, pods),
+    ]:
+        texts = (trees.says(directory, MEMORY_LOW), trees.says(directory, MEMORY_MIN))
+        if texts != ("0", "0"):
+            found[directory.rpartition("/")[2]] = texts
+    return found
+
+
+def test_a_protection_reaches_up_to_all_pods(v2: Trees) -> None:
+    ratios = frozenset({Feature.MEMORY_QOS_V2})
+    both = ratios | {Feature.MEMORY_QOS}
+    one, other, offline = (
+        v2.add(pod("one", qos_class="Burstable", containers=REQUESTS, annotations=CALM)),
+        v2.add(pod("other", qos_class="Guaranteed", containers=REQUESTS)),
+        v2.add(pod("offline", qos_class="Burstable", containers=REQUESTS, level="BE")),
+    )
+    everybody = (one, other, offline)
+    originals = v2.context().originals
+
+    def write(*pods: Pod, active: frozenset[Feature]) -> dict[str, tuple[str, str]]:
+        context = v2.context(active=active, originals=originals)
+        v2.cgroups.apply(memory_protection.writes(pods, context))
+        return protections(v2, *pods)
+
+    assert write(*everybody, active=ratios) == {
+        "kubepods": ("1000000", "400000"),
+        "burstable": ("1000000", "400000"),
+        "poduid-of-one": ("1000000", "400000"),
+    }
+    assert write(*everybody, active=both) == {
+        "kubepods": ("4000000", "400000"),
+        "burstable": ("2000000", "400000"),
+        "poduid-of-one": ("2000000", "400000"),
+        "poduid-of-other": ("2000000", "0"),
+    }
+    assert write(active=both) == {}, "all pods have gone"
+    assert write(*everybody, active=frozenset()) == {}
+
+
+def test_what_somebody_else_protects_stays(v2: Trees) -> None:
+    each = v2.add(pod("one", qos_class="Burstable", containers=REQUESTS, annotations=CALM))
+    root = v2.cgroups.qos_root("Burstable")
+    v2.put(root, MEMORY_MIN, "5000000")
+    v2.put(root, MEMORY_LOW, "500000")
+    context = v2.context(active=frozenset({Feature.MEMORY_QOS_V2}))
+    v2.cgroups.apply(memory_protection.writes([each], context))
+    assert protections(v2)["burstable"] == ("1000000", "5000000")
+    v2.cgroups.apply(memory_protection.writes([each], v2.context(originals=context.originals)))
+    assert protections(v2) == {"burstable": ("500000", "5000000")}
+
+
+def test_v1_protects_nothing(v1: Trees) -> None:
+    context = v1.context(active=frozenset(Feature))
+    assert not list(memory_protection.writes([v1.add(pod(annotations=CALM))], context))

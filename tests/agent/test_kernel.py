@@ -22,6 +22,7 @@ from hekla.agent.cgroups import (
     File,
     Version,
 )
+from hekla.agent.features import Feature
 from hekla.agent.handlers import cpu_throttle, resources
 from hekla.agent.handlers.context import Context
 from hekla.agent.handlers.table import HANDLERS
@@ -37,7 +38,7 @@ class Kernel:
 
     def __init__(self, cgroups: Cgroups) -> None:
         self.cgroups = cgroups
-        self.context = Context(cgroups, ranks_cpu=True)
+        self.context = Context(cgroups, active=frozenset({Feature.CPU_QOS}))
 
     def add(self, pod: Pod) -> Pod:
         for controller in ("cpu", "memory"):

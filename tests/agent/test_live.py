@@ -194,6 +194,8 @@ async def test_online_and_offline(node: Node) -> None:
             (server, MEMORY_HIGH): "858993459",
             (server, MEMORY_LOW): "268435456",
             (server, MEMORY_MIN): "107374182",
+            (cgroups.qos_root(), MEMORY_LOW): str(1 << 29),
+            (cgroups.qos_root(), MEMORY_MIN): "107374182",
         }
     )
     assert 'hekla_agent_feature_active{feature="CPUQoS"} 1.0' in node.agent.get("/metrics")
@@ -211,6 +213,8 @@ async def test_online_and_offline(node: Node) -> None:
             (server, MEMORY_HIGH): "max",
             (server, MEMORY_LOW): "0",
             (server, MEMORY_MIN): "0",
+            (cgroups.qos_root(), MEMORY_LOW): "0",
+            (cgroups.qos_root(), MEMORY_MIN): "0",
         }
     )
     assert node.agent.stop() == 0

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hekla.agent.cgroups import Cgroups
+from hekla.agent.features import Feature
 from hekla.agent.originals import Originals
 from hekla.agent.pods import Pod, count, may_use_batch, memory
 from hekla.api import names
@@ -23,9 +24,11 @@ class Context:
     memory: int = 0
     """The node's capacity in bytes."""
     proc: Path = Path("/proc")
-    ranks_cpu: bool = False
-    """Whether CPUQoS is active, so that the share of a pod's directory follows its QoS level."""
+    active: frozenset[Feature] = frozenset()
     originals: Originals = field(default_factory=Originals)
+
+    def is_active(self, feature: Feature) -> bool:
+        return feature in self.active
 
     def memory_of(self, pod: Pod, resources: Mapping[str, Any]) -> int:
         """Bytes of memory in a container's requests or limits: the batch resource where it is there."""

@@ -2,7 +2,7 @@
 
 openEuler's kernel has `memory.qos_level`.  Elsewhere an offline pod's memory is reclaimed before it
 reaches its limit (v2) or before anybody else's (v1, by the soft limit), its processes are the first
-to go when there is none left, and what an online pod has asked for is protected (v2).
+to go when there is none left.  What online pods request is protected in `memory_protection`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 from hekla.agent.cgroups import (
     MEMORY_HIGH,
-    MEMORY_LOW,
     MEMORY_QOS,
     MEMORY_SOFT,
     PROCESSES,
@@ -60,11 +59,8 @@ def _limits(pod: Pod, directory: str, context: Context) -> Iterator[Write]:
         yield Write(cgroups.path(directory, MEMORY_SOFT), soft, off=str(UNLIMITED))
         return
     limits = [context.memory_of(pod, one.resources.limits) for one in pod.spec.containers]
-    requests = sum(context.memory_of(pod, one.resources.requests) for one in pod.spec.containers)
-    offline = is_offline(pod)
-    high = sum(limits) * HIGH_PERCENT // 100 if offline and all(limits) else 0
+    high = sum(limits) * HIGH_PERCENT // 100 if is_offline(pod) and all(limits) else 0
     yield Write(cgroups.path(directory, MEMORY_HIGH), str(high) if high else "max", off="max")
-    yield Write(cgroups.path(directory, MEMORY_LOW), "0" if offline else str(requests), off="0")
 
 
 def _oom_scores(pod: Pod, context: Context) -> Iterator[Write]:

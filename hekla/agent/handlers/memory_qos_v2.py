@@ -29,27 +29,47 @@ class Ratios(NamedTuple):
     min: int = 0
 
 
+class Amounts(NamedTuple):
+    """What one container's files say; no `high` is no limit."""
+
+    container: str
+    high: int
+    low: int
+    min: int
+
+
 def writes(pod: Pod, context: Context) -> Iterator[Write]:
     """Raises AnnotationError."""
-    text = pod.metadata.annotations.get(names.COLOCATION_CONFIG, "")
     cgroups = context.cgroups
-    if not text or not cgroups.has(MEMORY_HIGH):
+    if not cgroups.has(MEMORY_HIGH):
+        return
+    for one in protections(pod, context):
+        directory = cgroups.container(pod, one.container)
+        if directory == cgroups.pod(pod):
+            continue  # its id is not known yet
+        for file, value, off in (
+            (MEMORY_HIGH, str(one.high) if one.high else "max", "max"),
+            (MEMORY_LOW, str(one.low), "0"),
+            (MEMORY_MIN, str(one.min), "0"),
+        ):
+            yield Write(cgroups.path(directory, file), value, off, required=True)
+
+
+def protections(pod: Pod, context: Context) -> Iterator[Amounts]:
+    """Of each container of a pod that has the annotation.  Raises AnnotationError."""
+    text = pod.metadata.annotations.get(names.COLOCATION_CONFIG, "")
+    if not text:
         return
     ratios = ratios_of(text)
     for container in pod.spec.containers:
-        directory = cgroups.container(pod, container.name)
-        if directory == cgroups.pod(pod):
-            continue  # its id is not known yet
         limit = context.memory_of(pod, container.resources.limits)
         request = context.memory_of(pod, container.resources.requests)
-        limited = limit and 0 < ratios.high < 100
-        high = str(limit * ratios.high // 100) if limited else "max"
-        for file, value, off in (
-            (MEMORY_HIGH, high, "max"),
-            (MEMORY_LOW, str(request * ratios.low // 100), "0"),
-            (MEMORY_MIN, str(request * ratios.min // 100), "0"),
-        ):
-            yield Write(cgroups.path(directory, file), value, off, required=True)
+        yield Amounts(
+            container.name,
+            limit * ratios.high // 100 if ratios.high < 100 else 0,
+            request * ratios.low // 100,
+            request * ratios.min // 100,
+        )
 
 
 def ratios_of(text: str) -> Ratios:

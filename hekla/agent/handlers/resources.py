@@ -19,6 +19,7 @@ from hekla.agent.cgroups import (
     Version,
     Write,
 )
+from hekla.agent.features import Feature
 from hekla.agent.handlers.context import Context
 from hekla.agent.pods import BEST_EFFORT, Pod, container_id, count, may_use_batch
 
@@ -49,7 +50,7 @@ def writes(pod: Pod, context: Context) -> Iterator[Write]:
         return
     ceiling = _ceiling(pod, cgroups)
     directory = cgroups.pod(pod)
-    is_ranked = context.ranks_cpu and not cgroups.there(directory, CPU_QOS)
+    is_ranked = context.is_active(Feature.CPU_QOS) and not cgroups.there(directory, CPU_QOS)
     total = Batch(
         "",
         None if is_ranked else pod_share(pod, context),
