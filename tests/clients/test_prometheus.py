@@ -172,14 +172,14 @@ def test_nodes_are_scraped_with_a_token(
     server = f"https://{api.address.hostname}:{api.address.port}"
     jobs = [
         {
-            "job_name": form,
+            "job_name": form or "kubelet",
             "scheme": "https",
-            "metrics_path": f"/metrics/{form}",
+            "metrics_path": f"/metrics/{form}".rstrip("/"),
             "scrape_interval": "1s",
             "kubernetes_sd_configs": [{"role": "node", "api_server": server, **shown}],
             **shown,
         }
-        for form in ("resource", "cadvisor")
+        for form in ("resource", "cadvisor", "probes", "")
     ]
     with running(program, tmp_path, jobs) as prometheus:
 
@@ -191,3 +191,5 @@ def test_nodes_are_scraped_with_a_token(
         both = {"resource", "cadvisor"}
         eventually(lambda: jobs_that_measure("container_cpu_usage_seconds_total") == both)
         eventually(lambda: jobs_that_measure("container_memory_working_set_bytes") == both)
+        up = urlencode({"query": 'kubelet_running_pods > 0 and on() sum(up{job="probes"}) > 0'})
+        eventually(lambda: (ask(prometheus, f"query?{up}") or {"result": []})["result"])

@@ -176,7 +176,14 @@ async def ask(
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_nobody_in_particular_gets_nothing_but_health(live: Cluster) -> None:
-    for path in ("/metrics/resource", "/stats/summary", "/pods", "/anything"):
+    for path in (
+        "/metrics",
+        "/metrics/probes",
+        "/metrics/resource",
+        "/stats/summary",
+        "/pods",
+        "/anything",
+    ):
         code, said = await ask(live, path)
         assert code == 401 and said.startswith("Unauthorized"), path
     assert (await ask(live, "/metrics/resource", token="made-up"))[0] == 401
@@ -188,7 +195,8 @@ async def test_a_right_is_a_right_to_one_subresource(live: Cluster) -> None:
     token = await token_of(live.client, "scraper", "metrics")
     code, said = await ask(live, "/metrics/resource", token)
     assert code == 200 and "node_cpu_usage_seconds_total" in said
-    assert (await ask(live, "/metrics/cadvisor", token))[0] == 200
+    for path in ("/metrics/cadvisor", "/metrics", "/metrics/probes"):
+        assert (await ask(live, path, token))[0] == 200
     account = "system:serviceaccount:default:scraper"
     assert await ask(live, "/stats/summary", token) == (
         403,

@@ -14,8 +14,10 @@ import pytest_asyncio
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
+from hekla.api.kubernetes import core
 from hekla.api.text.times import instant
 from hekla.api.trees import Json
+from hekla.local.kubelet.nodes.machine import KUBELET_VERSION
 from hekla.local.kubelet.usage import measures
 from hekla.local.kubelet.usage.exposition import resource
 from hekla.local.kubelet.usage.measures import PAGE_SIZE, TICK, Measure, Memory, Process
@@ -252,3 +254,38 @@ async def test_a_pod_that_burns_is_seen_to(live: Cluster) -> None:
         key[0] == "container_memory_rss" and "burner" in key and sample.value > HELD
         for key, sample in detailed.items()
     )
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_the_kubelet_tells_of_itself_and_of_its_probes(live: Cluster) -> None:
+    probe = {"exec": {"command": ["true"]}, "periodSeconds": 1}
+    await live.create("probed", "sleep", "600", c={"readinessProbe": probe})
+    bad = {"exec": {"command": ["false"]}, "periodSeconds": 1}
+    await live.create("failing", "sleep", "600", c={"readinessProbe": bad})
+
+    async def attempts(name: str, result: str) -> float:
+        found = await ask(live, "metrics/probes")
+        return sum(
+            sample.value
+            for family in text_string_to_metric_families(found.decode())
+            for sample in family.samples
+            if sample.labels["pod"] == name and sample.labels["result"] == result
+        )
+
+    deadline = time.monotonic() + PATIENCE
+    while not (await attempts("probed", "successful") and await attempts("failing", "failed")):
+        assert time.monotonic() < deadline, await ask(live, "metrics/probes")
+        await asyncio.sleep(0.1)
+    assert await attempts("failing", "successful") == await attempts("probed", "failed") == 0
+
+    own = series(await ask(live, "metrics"))
+    assert own["kubelet_node_name", NODE_NAME].value == 1
+    pods = (await live.client.list(core.POD, "default")).items
+    assert own["kubelet_running_pods",].value == own["kubelet_running_containers", "running"].value
+    assert (
+        own["kubelet_desired_pods", "false"].value
+        == len(pods)
+        >= own["kubelet_running_pods",].value
+    )
+    assert own["process_resident_memory_bytes",].value > 1 << 20
+    assert ("kubernetes_build_info", KUBELET_VERSION) in own

@@ -238,6 +238,10 @@ async def listen(
         partial(kubelet.find, node),
         partial(kubelet.pods_of, node),
         partial(kubelet.usage.snapshot, node),
+        {
+            "metrics": partial(kubelet.metrics, node),
+            "metrics/probes": partial(kubelet.probes, node),
+        },
         Callers(delegation, node) if options.client_ca_file else None,
     )
     port = options.port + number if options.port else 0

@@ -1,11 +1,11 @@
 """The node's HTTP endpoint, which the API server calls: logs of containers, commands in them, the
-list of pods, what they use, health.  Reference: local-cluster 8.9, 8.10."""
+list of pods, what they use, metrics, health.  Reference: local-cluster 8.9, 8.10."""
 
 from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -51,6 +51,7 @@ class Endpoint:
         find: Callable[[str, str], core.Pod | None],
         pods: Callable[[], list[core.Pod]],
         usage: Callable[[], Awaitable[Snapshot]],
+        metrics: Mapping[str, Callable[[], bytes]],
         callers: Callers | None,
     ) -> None:
         self._root = root
@@ -58,6 +59,8 @@ class Endpoint:
         self._find = find
         self._pods = pods
         self._usage = usage
+        self._metrics = metrics
+        """What is told of the kubelet itself, by path."""
         self._callers = callers
         self.streaming = Streaming(root, clock)
 
@@ -90,6 +93,8 @@ class Endpoint:
             return self.log(parts[1], parts[2], parts[3], request)
         if parts in USAGE:
             return self.usage(parts[1], request)
+        if told := self._metrics.get("/".join(parts)):
+            return Response(200, told(), EXPOSITION)
         return text(404, "404 page not found")
 
     async def usage(self, form: str, request: Request) -> Answer:

@@ -35,6 +35,7 @@ from hekla.local.kubelet.pods.statuses import FINAL
 from hekla.local.kubelet.records import PodDirectory, pod_directories
 from hekla.local.kubelet.runtime.isolation import Isolation
 from hekla.local.kubelet.runtime.pod_groups import PodGroups
+from hekla.local.kubelet.usage import own_metrics
 from hekla.local.kubelet.usage.sampler import NodeSize, UsageSampler
 
 log = logging.getLogger("kubelet")
@@ -306,6 +307,17 @@ class Kubelet:
     def find(self, node: str, namespace: str, name: str) -> core.Pod | None:
         cache = self.pods.get(node)
         return None if cache is None else cache.get(f"{namespace}/{name}")
+
+    def metrics(self, node: str) -> bytes:
+        """What this kubelet tells of itself, as that of one node."""
+        return own_metrics.kubelet(node, len(self.pods_of(node)), self._workers_of(node))
+
+    def probes(self, node: str) -> bytes:
+        """How the probes of a node's pods went."""
+        return own_metrics.probes(self._workers_of(node))
+
+    def _workers_of(self, node: str) -> list[PodWorker]:
+        return [worker for worker in self.workers.values() if worker.pod.spec.node_name == node]
 
     def pods_of(self, node: str) -> list[core.Pod]:
         cache = self.pods.get(node)

@@ -7,6 +7,7 @@ import asyncio
 import hashlib
 import os
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,6 +67,8 @@ class Container:
     """Seconds since the epoch before which it is not started again."""
     pull_failures: int = 0
     prober: Prober | None = None
+    probed: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Attempts of its probes so far, by kind and by whether they were successful or failed."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     resized: bool = False
     """It was ended to start again with other resources."""

@@ -72,7 +72,9 @@ class Probing:
             message = f"{kind.capitalize()} probe failed: {text.strip()}"
             context.event("Warning", "Unhealthy", message, spec.name)
 
-        container.prober = probes.Prober(spec, self._target(container), on_result, on_failure)
+        container.prober = probes.Prober(
+            spec, self._target(container), on_result, on_failure, container.probed
+        )
         container.prober.start(container.view.started)
 
     def _target(self, container: Container) -> probes.Target:

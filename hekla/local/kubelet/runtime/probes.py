@@ -7,6 +7,7 @@ import contextlib
 import ssl
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -218,6 +219,8 @@ class Prober:
     target: Target
     on_result: Callable[[str, bool, str], None]
     on_failure: Callable[[str, str], None]
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Attempts by kind and result; the container's, through all its instances."""
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     started: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -255,6 +258,7 @@ class Prober:
         told: bool | None = None
         while True:
             outcome = await attempt(probe, self.target, max(1, probe.timeout_seconds))
+            self.counts[kind, "successful" if outcome.good else "failed"] += 1
             if not outcome.good:
                 self.on_failure(kind, outcome.text)
             length = length + 1 if outcome.good == run_of else 1

@@ -16,7 +16,7 @@ COUNTER, GAUGE = "counter", "gauge"
 Labels = dict[str, str]
 
 
-class _Served(Collector):
+class Served(Collector):
     """Samples that are made once, by name in the order of their first appearance."""
 
     def __init__(self) -> None:
@@ -39,8 +39,10 @@ class _Served(Collector):
     def collect(self) -> Iterable[Metric]:
         return self.metrics.values()
 
-    def shown(self) -> bytes:
-        registry = CollectorRegistry()
+    def shown(self, registry: CollectorRegistry | None = None) -> bytes:
+        """As text, with what is in `registry` already."""
+        if registry is None:
+            registry = CollectorRegistry()
         registry.register(self)
         return shown(registry)
 
@@ -48,7 +50,7 @@ class _Served(Collector):
 def resource(found: Snapshot) -> bytes:
     """What a metrics server reads: processor time and working sets, with the moments at which they
     were measured."""
-    served = _Served()
+    served = Served()
     _resource(served, "node", "the node", {}, found.node.use)
     for pod in found.pods:
         own = {"namespace": pod.namespace, "pod": pod.name}
@@ -69,7 +71,7 @@ def resource(found: Snapshot) -> bytes:
     return served.shown()
 
 
-def _resource(served: _Served, scope: str, what: str, labels: Labels, use: Use) -> None:
+def _resource(served: Served, scope: str, what: str, labels: Labels, use: Use) -> None:
     served.add(
         f"{scope}_cpu_usage_seconds_total",
         COUNTER,
@@ -90,7 +92,7 @@ def _resource(served: _Served, scope: str, what: str, labels: Labels, use: Use) 
 
 def cadvisor(found: Snapshot) -> bytes:
     """What dashboards for containers read."""
-    served = _Served()
+    served = Served()
     served.add("machine_cpu_cores", GAUGE, "Number of logical CPU cores", {}, found.node.cores)
     served.add(
         "machine_memory_bytes",
@@ -130,7 +132,7 @@ def cadvisor(found: Snapshot) -> bytes:
     return served.shown()
 
 
-def _container(served: _Served, pod: PodUsage, one: ContainerUsage) -> None:
+def _container(served: Served, pod: PodUsage, one: ContainerUsage) -> None:
     labels = {
         "id": f"/kubepods/pod{pod.uid}/{one.name}-{one.attempt}",
         "container": one.name,
@@ -156,7 +158,7 @@ def _container(served: _Served, pod: PodUsage, one: ContainerUsage) -> None:
         served.add(f"container_{name}", GAUGE, text, labels, value)
 
 
-def _use(served: _Served, labels: Labels, use: Use) -> None:
+def _use(served: Served, labels: Labels, use: Use) -> None:
     memory = use.memory
     served.add(
         "container_cpu_usage_seconds_total",
