@@ -358,9 +358,9 @@ def test_an_agent_on_every_node(chart: Chart) -> None:
         "successThreshold": 1,
         "failureThreshold": 5,
     }
-    assert "numatopologies" not in str(made.of("ClusterRole")["volcano-agent"])
     options = parse((*AGENT_FLAGS, *LOG_FLAGS), container["args"])
     assert (options.healthz_port, options.v) == (3300, 2)
+    assert "numatopologies" not in str(made.of("ClusterRole")["volcano-agent"])
     environment = {one["name"]: one for one in container["env"]}
     assert environment["SYS_FS_PATH"]["value"] == "/host/sys/fs"
     assert environment["KUBE_NODE_NAME"]["valueFrom"]["fieldRef"]["fieldPath"] == "spec.nodeName"
@@ -381,7 +381,9 @@ def test_values_of_the_agent(chart: Chart) -> None:
         "agent_resources.limits.memory=100Mi",
         "agent_ns.pool=mixed",
         "agent_log_level=4",
-        "agent_numatopology_check_period=10s",
+        "agent_oversubscription_ratio=40",
+        "agent_evict_at_memory_pressure=12.5",
+        "agent_numatopology_check_period=30s",
     )
     pod, container = agent_of(made)
     assert container["image"] == "registry.example.com/team/agent:v3"
@@ -389,7 +391,8 @@ def test_values_of_the_agent(chart: Chart) -> None:
     options = parse((*AGENT_FLAGS, *LOG_FLAGS), container["args"])
     assert options.supported_features == ["*", "-CPUThrottle"]
     assert (options.kube_cgroup_root, options.v) == ("/pods", 4)
-    assert options.numatopology_check_period == 10.0
+    assert (options.oversubscription_ratio, options.evict_at_memory_pressure) == (40, 12.5)
+    assert options.numatopology_check_period == 30
     assert "numatopologies" in str(made.of("ClusterRole")["volcano-agent"])
     assert options.extend_resource_cpu_name == "example.com/cpu"
     assert options.extend_resource_memory_name == "example.com/memory"

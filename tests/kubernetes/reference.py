@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import shutil
 import ssl
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -235,6 +236,23 @@ class Reference:
                 "--secure-port=0",
                 *flags,
             ],
+        )
+
+    def add_agent(self, environment: Mapping[str, str], *flags: str) -> None:
+        """Starts Hekla's colocation agent of a node that is there; the environment says where the
+        node's files are."""
+        self.processes.start(
+            "agent",
+            [
+                sys.executable,
+                "-m",
+                "hekla",
+                "agent",
+                f"--kubeconfig={self._account('volcano-agent', accounts.AGENT)}",
+                "--healthz-address=127.0.0.1",
+                *flags,
+            ],
+            {**os.environ, **environment},
         )
 
     def add_webhooks(self) -> None:
