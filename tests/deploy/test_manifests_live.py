@@ -14,7 +14,7 @@ import pytest
 
 from hekla.descheduler.policy.reader import read
 from tests.cluster.api import Api, Tree
-from tests.deploy.chart import CHART, HYPERNODES_ALONE, MANIFESTS, Helm
+from tests.deploy.chart import CHART, HYPERNODES_ALONE, MANIFESTS, NAMESPACE, Chart, Helm
 from tests.deploy.judging import judge
 from tests.kubernetes import programs
 from tests.kubernetes.reference import reference
@@ -122,6 +122,46 @@ def test_the_hypernode_controller_sees_to_topology_and_no_more(
         *(f"--set=custom.{value}" for value in HYPERNODES_ALONE),
     )
     judge(Api(kubectl.kubeconfig))
+
+
+AGENT = [
+    "scheduler_enable=false",
+    "controller_enable=false",
+    "admission_enable=false",
+    "crd_enable=false",
+    "colocation_enable=true",
+]
+"""Values of the colocation agent and nothing else."""
+
+
+def test_an_agent_may_write_its_node_and_its_configuration(
+    kubectl: Kubectl, chart: Chart, tmp_path: Path
+) -> None:
+    """With each set of features that changes what its pods are; the server knows every field."""
+    for features in ("", "agent_supported_features=*", "agent_numatopology_check_period=30s"):
+        rendered = chart(*AGENT, *filter(None, (features,)))
+        agents = {
+            "apiVersion": "v1",
+            "kind": "List",
+            "items": [
+                tree
+                for tree in rendered.trees
+                if tree["metadata"]["name"].startswith("volcano-agent")
+            ],
+        }
+        file = tmp_path / "agent.json"
+        file.write_text(json.dumps(agents))
+        assert len(kubectl("apply", "-n", NAMESPACE, "--validate=strict", "-f", str(file))) == 6
+    questions = [*NOBODY_MAY, "delete pods", "get secrets", "list configmaps --all-namespaces"]
+    assert [one for one in questions if kubectl.may("volcano-agent", *one.split())] == []
+    for question in (
+        "patch nodes",
+        "patch nodes --subresource=status",
+        "create pods --subresource=eviction",
+        f"create configmaps -n {NAMESPACE}",
+        "update numatopologies.nodeinfo.volcano.sh",
+    ):
+        assert kubectl.may("volcano-agent", *question.split()), question
 
 
 PAGE = (CHART.parents[1] / "docs" / "descheduler.md").read_text()
