@@ -187,3 +187,53 @@ def test_who_waits_for_a_budget_is_told_its_renewal_and_holds_up_nobody() -> Non
         "user anna has used 0 of 4 cpu hours, what runs may use 4 more"
     )
     assert found["wide"].at == pytest.approx(3600) and found["wide"].latest
+
+
+ANNA, BEN, CY = ({"hekla.io/user": name} for name in ("anna", "ben", "cy"))
+
+
+def test_who_runs_as_many_jobs_as_he_may_starts_when_one_of_them_ends() -> None:
+    """One that runs for ever never makes room, and others pass."""
+    of = world("easy", {"name": "party-limits", "arguments": {"running": 2}})
+    of.nodes("n1", cpu=16)
+    of.job("a1", cpu=2, on=["n1"], phase="Running", annotations={**ANNA, **HOUR})
+    of.job("a2", cpu=1, on=["n1"], phase="Running", annotations=ANNA)
+    of.job("a3", cpu=1, annotations={**ANNA, **HALF})
+    of.job("a4", cpu=1, annotations={**ANNA, **HALF})
+    of.job("wide", cpu=14, annotations={**BEN, **HALF})
+    found, because = estimates(of)
+    assert found["a3"].at == pytest.approx(3600) and found["a3"].after == "default/a1"
+    assert found["a4"].at == pytest.approx(5400) and found["a4"].after == "default/a3"
+    assert found["a3"].why is found["a4"].why is Why.LIMIT
+    assert because["a3"] == "user anna runs 2 of 2 jobs"
+    assert found["wide"].at == pytest.approx(3600) and found["wide"].why is Why.ROOM
+
+
+def test_who_holds_as_much_as_he_may_starts_when_that_is_less() -> None:
+    """Pods of one job leave at different times; accounts above count too; more than the limit has never
+    room."""
+    limits = {"by": "account", "of": {"physics": {"resources": {"cpu": 8}}}}
+    of = world("", {"name": "party-limits", "arguments": limits})
+    of.nodes("n1", cpu=32)
+    anna, ben = ({**one, "hekla.io/account": "physics"} for one in (ANNA, BEN))
+    of.job("ends", cpu=2, on=["n1"], phase="Running", annotations={**CY, **HOUR})
+    of.job("runs", cpu=6, on=["n1"], phase="Running", annotations={**anna, **HOUR})
+    of.job("first", pods=2, cpu=2, annotations={**ben, **SHORT})
+    of.job("small", cpu=2, annotations={**ben, **HALF})
+    of.job("more", cpu=9, annotations={**ben, **SHORT})
+    found, because = estimates(of)
+    assert found["first"].at == pytest.approx(3600) and found["first"].why is Why.LIMIT
+    assert because["first"] == ("account physics holds 8 of 8 cpu, and the job's minimum takes 4")
+    assert found["first"].after == "default/runs"
+    assert not found["more"].known and found["more"].why is Why.LIMIT
+
+
+def test_a_limit_of_jobs_holds_for_those_that_start_meanwhile() -> None:
+    of = world("conservative", {"name": "party-limits", "arguments": {"running": 1}})
+    of.nodes("n1", cpu=8)
+    of.job("other", cpu=8, on=["n1"], phase="Running", annotations={**BEN, **HOUR})
+    of.job("a1", cpu=2, annotations={**ANNA, **HALF})
+    of.job("a2", cpu=2, annotations={**ANNA, **HALF})
+    found, _ = estimates(of)
+    assert found["a1"].latest and not found["a2"].latest
+    assert found["a2"].at == pytest.approx(found["a1"].at + 1800, abs=30)

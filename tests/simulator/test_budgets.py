@@ -79,11 +79,11 @@ def test_who_is_behind_one_without_a_walltime_is_not_promised_the_same_rest() ->
     assert made.first == {"simulated/b": FIRST, "simulated/c": FIRST + 24 * HOUR}
 
 
-def test_other_limits_of_the_user_are_not_foreseen() -> None:
+def test_other_limits_of_the_user_are_foreseen_too() -> None:
     limits = rules(running=1, budget={"resources": {"cpu": "9h"}, "renew": "0 5 * * *"})
     made = simulation([job("first", 2), job("second", 1)], limits)
     assert starts(made) == {"first": 0, "second": 2 * HOUR}
-    assert made.first["simulated/second"] == math.inf
+    assert made.first["simulated/second"] == 2 * HOUR
 
 
 JOBS = st.lists(

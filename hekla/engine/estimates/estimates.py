@@ -90,7 +90,8 @@ class Estimation:
             self._rows[key] = row
             if days and row != forecast.first_head:
                 start = likeliest([*(one.starts[row] for one in days), start])
-            kept = given.get(key)
+            # Backfill knows nothing of what its user may have when others of his run.
+            kept = None if row in forecast.limited else given.get(key)
             at = start.at if kept is None else kept
             latest = kept is not None or (snapshot.mode == "easy" and row == forecast.first_head)
             why, behind = forecast.why(row)
@@ -121,7 +122,7 @@ class Estimation:
         found, row = self.found[key], self._rows[key]
         job = self._reading.jobs[row]
         if found.why is Why.LIMIT:
-            refused = self.session.votes.job_valid(job)
+            refused = self.session.votes.refused_for_now(job)
             return "others before it take what is left" if refused is None else refused.message
         if found.why is Why.QUOTA:
             return self._quota(job, row)
@@ -178,7 +179,7 @@ class Estimation:
                 more, held = float(asked[column]), one.held.get(name, 0.0)
                 if more > 0 and held + more > one.most[name]:
                     had, most, wanted = (describe({name: n}) for n in (held, one.most[name], more))
-                    return f"queue {one.queue} holds {had} of its capability {most}, and the job needs {wanted}"
+                    return f"queue {one.owner} holds {had} of its capability {most}, and the job needs {wanted}"
         return f"queue {job.queue} may not take so much until then"
 
 

@@ -10,7 +10,7 @@ import heapq
 import math
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from hekla.engine.framework.heap import OrderKey
 from hekla.engine.framework.joborder import STRICT, waits
 from hekla.engine.model.arrays import Bools, Rows
 from hekla.engine.model.queues.queues import OPEN, Queue
+from hekla.engine.model.reasons import Ceiling
 from hekla.engine.model.resources import PODS, Floats, Request, dominant_share
 from hekla.engine.model.tasks import HOLDS, Job, Status, Task
 from hekla.engine.model.time.walltimes import ENDLESS, job_walltime, stated_walltime
@@ -49,6 +50,19 @@ class ToCome:
     queues: list[str] = field(default_factory=list)
 
 
+_Owner = tuple[str, str, bool]
+"""Whether a ceiling is of a queue; whose; whether of jobs."""
+
+
+class _Limits(NamedTuple):
+    """As `Snapshot` has them."""
+
+    left: Floats
+    more_jobs: Floats
+    of_queues: int
+    of: list[Rows]
+
+
 class Reading:
     """One snapshot in the making: `snapshot` is there once `steps` has been walked to its end, unless
     a node came, changed or left meanwhile."""
@@ -64,6 +78,10 @@ class Reading:
         self._asked: list[Request] = []
         self._masks: list[Bools] = []
         self._foresees = session.votes.foresees()
+        self._under: dict[tuple[str, tuple[_Owner, ...]], int] = {}
+        """A queue and the ceilings of a party -> the row of the jobs that count against them."""
+        self._parties: dict[_Owner, Ceiling] = {}
+        """Ceilings of users, namespaces and accounts."""
         self._kept: list[Task] = []
         """A task of each class, so that its identity stays taken."""
 
@@ -90,7 +108,7 @@ class Reading:
         for number, key in enumerate(list(releases.by_job)):
             if number % AT_ONCE == AT_ONCE - 1:
                 yield
-            running.extend(self._running(releases, key, queue_row))
+            running.extend(self._running(releases, key))
         ordered = list(self._merged(found))
         yield
         begins: dict[str, float] = {}
@@ -99,6 +117,10 @@ class Reading:
             ordered = [one for one in ordered if one[1].key in begins]
         waiting = len(ordered)
         come, days = self._to_come(waiting, queue_row)
+        under = [
+            self._row_under(one[1].queue, one[1], bool(one[1].counts.ready)) for one in ordered
+        ]
+        under += [self._row_under(name) for name in come.queues]
         yield
         if state.nodes.static_version != seen:
             return  # A node came, changed or left meanwhile: what was read does not belong together.
@@ -109,7 +131,7 @@ class Reading:
         for row, request in enumerate(self._asked):
             for column, value in request:
                 asked[row, column] = value
-        limits_of, left = self._limits(queue_row)
+        limits = self._limits()
         width, count = len(nodes.space), len(nodes)
         room = np.zeros((width, count))
         free = nodes.future_idle()
@@ -129,9 +151,12 @@ class Reading:
                 [queue_row[name] for name in (*(job.queue for job in self.jobs), *come.queues)],
                 dtype=np.intp,
             ),
+            under=np.array(under, dtype=np.intp),
             strict=np.array([session.order.own.of.get(name) == STRICT for name in queue_row]),
-            left=left,
-            limits_of=limits_of,
+            left=limits.left,
+            more_jobs=limits.more_jobs,
+            of_queues=limits.of_queues,
+            limits_of=limits.of,
             parts={row: one for row, one in enumerate(parts) if len(one) > 1},
             closures=list(self._closures(len(parts))),
             begins=np.array([*(begins[job.key] for job in self.jobs), *([0.0] * len(come.parts))])
@@ -219,17 +244,18 @@ class Reading:
                 releases.follow(session.state, job, self.now)
         return releases
 
-    def _running(
-        self, releases: Releases, key: str, queue_row: dict[str, int]
-    ) -> Iterator[Running]:
+    def _running(self, releases: Releases, key: str) -> Iterator[Running]:
         """What a job holds, by when it leaves it."""
         job = self.session.state.jobs.get(key)
         by_end: dict[float, list[int]] = {}
+        last = 0.0
         for row, _ in releases.by_job.get(key, {}).values():
             end = float(releases.ends[row])
+            last = max(last, end)
             if end < NEVER:
                 by_end.setdefault(end, []).append(row)
-        queue = -1 if job is None else queue_row.get(job.queue, -1)
+        in_a_queue = job is not None and job.queue in self.session.state.queues
+        under = self._row_under(job.queue, job) if job is not None and in_a_queue else -1
         for end, rows in by_end.items():
             if len(rows) == 1:
                 (row,) = rows
@@ -238,7 +264,7 @@ class Reading:
                 nodes, places = np.unique(releases.rows[rows], return_inverse=True)
                 amounts = np.zeros((releases.amounts.shape[1], len(nodes)))
                 np.add.at(amounts.T, places, releases.amounts[rows])
-            yield Running(key, end, nodes.astype(np.intp), amounts, queue)
+            yield Running(key, end, nodes.astype(np.intp), amounts, under, end == last)
 
     def _merged(
         self,
@@ -282,27 +308,46 @@ class Reading:
             share += took / max(queues[name].weight, 1)
             heapq.heapreplace(turns, (priority, share, number, name, at + 1))
 
-    def _limits(self, queue_row: dict[str, int]) -> tuple[list[Rows], Floats]:
-        """Of each queue the limits that it counts against, and `[limits, resources]` what is left."""
+    def _row_under(self, queue: str, job: Job | None = None, holds: bool = False) -> int:
+        """The row of `limits_of` of such jobs.  `holds`: it waits for more pods, and counts as running
+        already."""
+        ceilings = [] if job is None else self.session.votes.party_ceilings(job)
+        parties = []
+        for one in ceilings:
+            of_jobs = one.jobs < math.inf
+            if not (of_jobs and holds):
+                parties.append(("", one.owner, of_jobs))
+                self._parties.setdefault(parties[-1], one)
+        return self._under.setdefault((queue, tuple(parties)), len(self._under))
+
+    def _limits(self) -> _Limits:
+        """Those of queues, then those of parties."""
         session = self.session
+        ceilings: dict[_Owner, Ceiling] = {}
+        of_queue: dict[str, list[_Owner]] = {}
+        for name, _ in self._under:
+            if name not in of_queue:
+                found = session.votes.quota_ceilings(session.state.queues[name])
+                of_queue[name] = [("queue", one.owner, False) for one in found]
+                ceilings |= zip(of_queue[name], found)
+        of_queues = len(ceilings)
+        ceilings |= self._parties
         space = session.state.nodes.space
-        known: dict[str, int] = {}
-        left: list[Floats] = []
-        limits_of = []
-        for name in queue_row:
-            rows = []
-            for one in session.votes.quota_ceilings(session.state.queues[name]):
-                row = known.get(one.queue)
-                if row is None:
-                    row = known[one.queue] = len(left)
-                    left.append(np.full(len(space), math.inf))
-                    for resource, most in one.most.items():
-                        if resource != PODS and resource in space.index:
-                            held = one.held.get(resource, 0.0)
-                            left[row][space.index[resource]] = most - held
-                rows.append(row)
-            limits_of.append(np.array(rows, dtype=np.intp))
-        return limits_of, np.array(left) if left else np.zeros((0, len(space)))
+        left = np.full((len(ceilings), len(space)), math.inf)
+        for row, one in enumerate(ceilings.values()):
+            for resource, most in one.most.items():
+                if resource != PODS and resource in space.index:
+                    left[row, space.index[resource]] = most - one.held.get(resource, 0.0)
+        at = {key: row for row, key in enumerate(ceilings)}
+        return _Limits(
+            left,
+            np.array([one.jobs for one in ceilings.values()]),
+            of_queues,
+            [
+                np.array([at[one] for one in (*of_queue[name], *parties)], dtype=np.intp)
+                for name, parties in self._under
+            ],
+        )
 
     def _to_come(self, waiting: int, queue_row: dict[str, int]) -> tuple[ToCome, list[Day]]:
         """Who may come, and which of them on which day, in rows behind those that wait."""

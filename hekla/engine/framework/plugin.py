@@ -384,6 +384,10 @@ class Plugin:
             """What the queue, and those above it, may hold at most as long as nobody changes a queue,
             for estimates of when jobs start.  Optional: without it quotas are not foreseen."""
 
+        def party_ceilings(self, job: Job) -> list[Ceiling]:
+            """The same for whoever the job counts against besides its queue, such as its user.  With
+            it `foresee` leaves out nobody because of what they hold now."""
+
         def reclaim_shortages(self, queue: Queue, asked: Amounts) -> list[Shortage]:
             """Why the queue may not take so much from others."""
 

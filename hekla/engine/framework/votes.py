@@ -82,6 +82,11 @@ class Votes:
             found = {key: max(found[key], begin) for key, begin in begins.items()}
         return found
 
+    def refused_for_now(self, job: Job) -> Answer | None:
+        """What a plugin that foresees has against the job."""
+        plugins = (one for one in self.hooks("job_valid") if defines(one, "foresee"))
+        return next((said for one in plugins if (said := one.job_valid(job)) is not None), None)
+
     def job_ready(self, job: Job) -> bool:
         for ready in self._job_readies:  # noqa: SIM110 (asked for each placement: a generator would cost more than it asks)
             if not ready(job):
@@ -182,6 +187,15 @@ class Votes:
             for plugin in self.hooks("allocatable")
             if defines(plugin, "quota_ceilings")
             for one in plugin.quota_ceilings(queue)
+        ]
+
+    def party_ceilings(self, job: Job) -> list[Ceiling]:
+        """What those may hold and run at most whom the job counts against besides its queue."""
+        return [
+            one
+            for plugin in self.hooks("job_valid")
+            if defines(plugin, "party_ceilings")
+            for one in plugin.party_ceilings(job)
         ]
 
     def not_preemptive(self, queue: Queue, tasks: Sequence[Task]) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -51,12 +52,14 @@ class FitErrors:
 
 
 class Ceiling(NamedTuple):
-    """What may be held at most under a queue."""
+    """What may be held at most under a queue, or by a user, namespace or account."""
 
-    queue: str
+    owner: str
     held: Amounts
     most: Amounts
     """Resources that are not named have no ceiling."""
+    jobs: float = math.inf
+    """How many more jobs may start."""
 
 
 class Shortage(msgspec.Struct, frozen=True):

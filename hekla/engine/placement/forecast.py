@@ -68,6 +68,8 @@ class Holding(NamedTuple):
     job: int
     """Of the waiting jobs; negative for one that ran before: -1 - its place in `Snapshot.running`.
     `NOBODY`: it is the end of a closure, or somebody may start from then on."""
+    last: bool = True
+    """Whether the job has ended with it."""
 
 
 class Running(NamedTuple):
@@ -77,7 +79,10 @@ class Running(NamedTuple):
     end: float
     rows: Rows
     amounts: Floats
-    queue: int
+    under: int
+    """A row of `Snapshot.limits_of`; -1 for one without limits."""
+    last: bool = True
+    """Whether nothing of the job runs on afterwards."""
 
 
 Day = Sequence[tuple[float, int]]
@@ -108,13 +113,18 @@ class Snapshot:
     walltime: Floats
     """Seconds; infinite where nobody says."""
     queue: Jobs
-    """A row of `limits_of`; -1 for one without limits."""
+    under: Jobs
+    """A row of `limits_of`."""
     strict: Bools = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     """Of each queue, whether nobody passes in it."""
     left: Floats = field(default_factory=lambda: np.zeros((0, 0)))
     """`[limits, resources]` that jobs under a limit may still take."""
+    more_jobs: Floats = field(default_factory=lambda: np.zeros(0))
+    """`[limits]`: how many jobs more may start under a limit."""
+    of_queues: int = 0
+    """So many limits are of queues, the others of users, namespaces and accounts."""
     limits_of: Sequence[Jobs] = ()
-    """Of each queue, the limits that it counts against."""
+    """Of jobs of one queue and one party, the limits that they count against."""
     parts: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     """Of jobs with pods of several classes: class and number of those that start together."""
     closures: Sequence[Closure] = ()
@@ -158,14 +168,14 @@ class Forecast:
         self._number = 0
         for place, one in enumerate(snapshot.running):
             end = one.end if one.end > self.now + SOON else self.now + OVERDUE
-            self._hold(end, Holding(one.rows, one.amounts, -1 - place))
+            self._hold(end, Holding(one.rows, one.amounts, -1 - place, one.last))
         for closure in snapshot.closures:
             if self.now < closure.end < math.inf:
                 self._hold(closure.end, Holding(_NONE, np.zeros((len(self.room), 0)), NOBODY))
         if snapshot.begins is not None:
             for begin in np.unique(snapshot.begins[snapshot.begins > self.now]).tolist():
                 self._hold(begin, Holding(_NONE, np.zeros((len(self.room), 0)), NOBODY))
-        self.left = snapshot.left.copy()
+        self.left, self.more_jobs = snapshot.left.copy(), snapshot.more_jobs.copy()
         self.line: Jobs = np.arange(self.waiting)
         asked = snapshot.asked
         self._columns = np.flatnonzero((asked > 0).any(axis=0)).tolist()
@@ -187,7 +197,11 @@ class Forecast:
         self._beside: Floats = self._totals
         self._full: set[int] = set()
         """Jobs that a quota has kept waiting, at the moment that is looked at."""
-        self._full_now: set[int] = set()
+        self._limited: set[int] = set()
+        """The same with what their user, namespace or account may have."""
+        self._full_now = self._limited_now = frozenset[int]()
+        self.limited: set[int] = set()
+        """Who was kept waiting so at any moment."""
         self._ended: list[Holding] = []
         self._come: list[int] = []
         """Who has come at the moment that is looked at."""
@@ -209,7 +223,7 @@ class Forecast:
             yield moment
         self._recount()
         self.first_head, self._totals_now = self._head, self._totals.copy()
-        self._full_now = set(self._full)
+        self._full_now, self._limited_now = frozenset(self._full), frozenset(self._limited)
         while self._to_start and (self.holdings or self._coming):
             yield moment
             moment = self._next(moment)
@@ -221,7 +235,7 @@ class Forecast:
     def why(self, job: int) -> tuple[Why, int]:
         """What the job waits for now, and the waiting job that holds it up, if one does."""
         of = self.of
-        if not self._may_begin(job, self.now):
+        if job in self._limited_now or not self._may_begin(job, self.now):
             return Why.LIMIT, NOBODY
         if job in self._full_now:
             return Why.QUOTA, NOBODY
@@ -251,6 +265,7 @@ class Forecast:
         self._ended = [one[2] for one in holdings[:gone]]
         del holdings[:gone]
         self._full.clear()
+        self._limited.clear()
         for one in self._ended:
             self.room[:, one.rows] += one.amounts
             self._dirty.update(one.rows.tolist())
@@ -540,8 +555,14 @@ class Forecast:
         after = NOBODY
         if self._ended:
             mine = set(self._latest.rows.tolist())
+            limits = set(self._limits(job).tolist()) if job in self.limited else set()
             after = next(
-                (one.job for one in self._ended if not mine.isdisjoint(one.rows.tolist())),
+                (
+                    one.job
+                    for one in self._ended
+                    if limits.intersection(self._limits_held(one).tolist())
+                    or (not limits and not mine.isdisjoint(one.rows.tolist()))
+                ),
                 self._ended[0].job,
             )
         self.starts[job] = Start(moment, after)
@@ -559,18 +580,23 @@ class Forecast:
         return begins is None or bool(begins[job] <= moment + SOON)
 
     def _within_quota(self, job: int) -> bool:
-        """Whether the job's queue, and those above it, may take its minimum."""
+        """Whether the job's queue, those above it and its user may take its minimum."""
         limits = self._limits(job)
         if not len(limits):
             return True
         asked = sum(self.of.asked[kind] * count for kind, count in self._parts(job))
-        within = bool((self.left[limits] >= asked - EPSILON).all())
-        if not within:
+        short = (self.left[limits] < asked - EPSILON).any(axis=1) | (self.more_jobs[limits] < 1)
+        if not short.any():
+            return True
+        if (limits[short] < self.of.of_queues).any():
             self._full.add(job)
-        return within
+        else:
+            self._limited.add(job)
+            self.limited.add(job)
+        return False
 
     def _under_quota(self, job: int, held: Floats) -> float:
-        """How many more pods the queue may take."""
+        """How many more pods the queue and the user may take."""
         limits = self._limits(job)
         if not len(limits):
             return MANY
@@ -580,24 +606,28 @@ class Forecast:
         return float(max(np.floor((left[:, some] + EPSILON) / asked[some]).min(), 0.0))
 
     def _limits(self, job: int) -> Jobs:
-        queue = self.of.queue[job]
-        return self.of.limits_of[queue] if 0 <= queue < len(self.of.limits_of) else _NONE
+        return self.of.limits_of[int(self.of.under[job])]
+
+    def _limits_held(self, one: Holding) -> Jobs:
+        """The limits that it counts against."""
+        if one.job == NOBODY:
+            return _NONE
+        if one.job >= 0:
+            return self._limits(one.job)
+        under = self.of.running[-1 - one.job].under
+        return _NONE if under < 0 else self.of.limits_of[under]
 
     def _take_quota(self, one: Holding) -> None:
         limits = self._limits(one.job)
         if len(limits):
             self.left[limits] -= one.amounts.sum(axis=1)
+            self.more_jobs[limits] -= 1
 
     def _give_back(self, one: Holding) -> None:
-        if one.job == NOBODY:
-            return
-        if one.job >= 0:
-            limits = self._limits(one.job)
-        else:
-            queue = self.of.running[-1 - one.job].queue
-            limits = self.of.limits_of[queue] if 0 <= queue < len(self.of.limits_of) else _NONE
+        limits = self._limits_held(one)
         if len(limits):
             self.left[limits] += one.amounts.sum(axis=1)
+            self.more_jobs[limits] += one.last
 
     # ------------------------------------------------------------------------------------------ counts
 

@@ -13,6 +13,7 @@ from hekla.engine.model.queues.parties import account_of, marks_of, namespace_of
 from hekla.engine.model.queues.partycounts import PartyCounts, part_of
 from hekla.engine.model.queues.queues import Queue
 from hekla.engine.model.queues.spending import RUNS, Budget
+from hekla.engine.model.reasons import Ceiling
 from hekla.engine.model.resources import EPSILON, Amounts
 from hekla.engine.model.tasks import Job, Status, Task
 from hekla.engine.model.time.walltimes import job_walltime
@@ -50,7 +51,6 @@ class PartyLimits(Plugin):
         """Where there are budgets, what is used of them."""
         if arguments.has_budgets:
             self.reads = Reads(victims=Source.PREEMPTOR, clock=True)
-            self.foresee = self._foresee  # type: ignore[method-assign]  # only with budgets
         self.accounts: dict[str, str | None] | None = None
         """What namespaces say of their accounts, when the jobs were last looked at."""
 
@@ -213,7 +213,7 @@ class PartyLimits(Plugin):
                 return f"{self._called(party, job)} runs {running} of {limits.running} jobs"
             for name, most in limits.amounts.items():
                 held = self._held(party, name)
-                asked = (job.min_resources or {}).get(name, 0.0)
+                asked = self._asked(job, name)
                 if asked and held + asked > most + EPSILON:
                     return (
                         f"{self._called(party, job)} holds {amount(name, held)} of {amount(name, most)} {name}, "
@@ -221,17 +221,35 @@ class PartyLimits(Plugin):
                     )
         return ""
 
-    def _foresee(self, jobs: Sequence[Job]) -> Generator[None, None, dict[str, float]]:
-        """When budgets will let waiting jobs start."""
+    def party_ceilings(self, job: Job) -> list[Ceiling]:
+        """What its user and accounts may hold and run, as the last cycle has left it."""
+        counts = self.counts
+        if self.ledger is None:  # Else that has looked at its end.
+            counts.look_again(self.session.state.jobs, self.parties)
+        for placed in (self.placed, self.started, self.taken):
+            placed.clear()  # It is among what is held now.
+        found = []
+        for party, limits in self._limits(job):
+            who = self._called(party, job)
+            if limits.amounts:
+                found.append(Ceiling(who, counts.held.get(party, {}), limits.amounts))
+            if limits.running is not None:
+                more = limits.running - counts.running.get(party, 0)
+                found.append(Ceiling(who, {}, {}, more))
+        return found
+
+    def foresee(self, jobs: Sequence[Job]) -> Generator[None, None, dict[str, float]]:
+        """When budgets will let waiting jobs start; the other limits are ceilings."""
         ledger = self.ledger
-        assert ledger is not None
+        if ledger is None:
+            return dict.fromkeys((job.key for job in jobs), -math.inf)
         waiting: list[Waiting] = []
         for number, job in enumerate(jobs):
             if number % AT_ONCE == AT_ONCE - 1:
                 yield
             if self._holds(job):
                 waiting.append(Waiting(job.key, [], 0.0))
-            elif not self._beyond_limits(job):
+            else:
                 length = self._length(job)
                 needs = [
                     ledger.need(limits.budget, party, name, asked, length)
