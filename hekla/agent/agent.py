@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 from hekla.agent.cgroups import CgroupError, Cgroups, Version, Write
 from hekla.agent.configuration import ColocationConfig, ConfigurationError, aggregate
 from hekla.agent.features import SECTIONS, Feature, unsupported, wanted
-from hekla.agent.handlers import cpu_throttle, memory_protection
+from hekla.agent.handlers import cpu_qos_class, cpu_throttle, memory_protection
 from hekla.agent.handlers.context import Context
 from hekla.agent.handlers.memory_qos_v2 import AnnotationError
 from hekla.agent.handlers.table import HANDLERS, PodSettings
@@ -180,6 +180,8 @@ class Agent:
         self.queue.close()
         if self._active.get(Feature.CPU_THROTTLE):
             self._lift()
+        if self._active.get(Feature.CPU_QOS):
+            self._apply_to_class(cpu_qos_class.undo(self.context))
         for cache in (self.nodes, self.pod_cache):
             await cache.stop()
 
@@ -205,6 +207,7 @@ class Agent:
         self.metrics.active.values = {
             (("feature", feature),): float(self.is_active(feature)) for feature in Feature
         }
+        self._rank_class()
         self.sync_pods()
         if problems:
             raise ConfigurationError(aggregate(problems))
@@ -228,6 +231,8 @@ class Agent:
             return
         if feature is Feature.CPU_THROTTLE:
             self._lift()
+        if feature is Feature.CPU_QOS:
+            self._apply_to_class(cpu_qos_class.undo(self.context))
         for settings in HANDLERS:
             if settings.feature is feature:
                 self._take_back(settings)
@@ -246,14 +251,22 @@ class Agent:
         self.originals.save()
 
     def _lift(self) -> None:
+        self._apply_to_class(cpu_throttle.writes(cpu_throttle.UNLIMITED_MILLI, self.context))
+
+    def _rank_class(self) -> None:
+        if self.is_active(Feature.CPU_QOS):
+            self._apply_to_class(cpu_qos_class.writes(self.pod_cache, self.context))
+
+    def _apply_to_class(self, writes: Iterable[Write]) -> None:
         try:
-            self.apply(cpu_throttle.writes(cpu_throttle.UNLIMITED_MILLI, self.context))
+            self.apply(writes)
         except CgroupError as error:
-            log.debug("the limit of best-effort pods is not lifted: %s", error)
+            log.debug("the directory of best-effort pods: %s", error)
 
     # pods
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        self._rank_class()
         if new is not None:
             self._sync(new)
         elif old is not None:
