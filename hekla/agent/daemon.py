@@ -16,6 +16,7 @@ from pathlib import Path
 
 from hekla.agent import cgroups, doctor, features
 from hekla.agent.agent import Agent, Part, Settings
+from hekla.agent.configuration import ConfigurationError, Document, read
 from hekla.agent.machine import Machine, machine
 from hekla.agent.metrics import Metrics
 from hekla.agent.network.part import NetworkQos
@@ -25,7 +26,7 @@ from hekla.agent.node_resources import CHECKPOINT
 from hekla.agent.numatopology import DEVICES, Files, TopologyReporter, reserved_problem
 from hekla.agent.originals import Originals
 from hekla.agent.pods import NODE
-from hekla.agent.reload import Reloader, StartError
+from hekla.agent.reload import DEFAULT_DOCUMENT, Reloader, StartError
 from hekla.agent.usage import Sources, UsageCollector
 from hekla.agent.watermarks import Kind
 from hekla.api import names
@@ -89,6 +90,7 @@ FLAGS = (
     Flag("device-path", TEXT, str(DEVICES), "directory of the kernel's nodes and processors, for that report"),
     Flag("res-reserved", TEXT, "", "what the kubelet reserves, as in cpu=200m (else as its configuration says)",
          check=reserved_problem),
+    Flag("default-config", TEXT, "", "a file with the document that the ConfigMap is made with where there is none"),
     Flag("cgroup-driver", TEXT, "", "systemd or cgroupfs (else CGROUP_DRIVER, else as the kubelet has it)",
          check=lambda value: one_of(*cgroups.Driver)(value) if value else None),
     Flag("cgroup-root", TEXT, "", "where cgroups are mounted (default cgroup below SYS_FS_PATH)"),
@@ -184,7 +186,8 @@ async def work(daemon: Daemon) -> None:
     recorder = Recorder(daemon.client, COMPONENT, host=options.kube_node_name)
     agent = assemble(daemon, recorder)
     probes = probes_of(agent, options)
-    reloader = Reloader(agent, options.kube_pod_namespace, options.kube_pod_name)
+    first = first_document(options.default_config)
+    reloader = Reloader(agent, options.kube_pod_namespace, options.kube_pod_name, first)
     try:
         await reloader.prepare()
         await agent.start()
@@ -203,6 +206,19 @@ async def work(daemon: Daemon) -> None:
         raise DaemonError(str(error)) from None
     finally:
         await recorder.close()
+
+
+def first_document(path: str) -> Document:
+    """What the ConfigMap is made with.  Raises DaemonError."""
+    if not path:
+        return DEFAULT_DOCUMENT
+    try:
+        document, unknown = read(Path(path).read_text())
+    except (OSError, ConfigurationError) as error:
+        raise DaemonError(f"--default-config {path}: {error}") from None
+    for name in unknown:
+        log.warning("--default-config %s: %s", path, name)
+    return document
 
 
 async def say_what_is_there(agent: Agent, options: Options) -> None:

@@ -49,11 +49,15 @@ class StartError(Exception):
 class Reloader:
     """Keeps the agent's configuration that of the ConfigMap and the node's labels."""
 
-    def __init__(self, agent: Agent, namespace: str, pod: str = "") -> None:
-        """`pod`: the agent's own; "" where it runs outside of one."""
+    def __init__(
+        self, agent: Agent, namespace: str, pod: str = "", first: Document = DEFAULT_DOCUMENT
+    ) -> None:
+        """`pod`: the agent's own; "" where it runs outside of one.  `first`: what the ConfigMap is
+        made with."""
         self._agent = agent
         self._namespace = namespace
         self._pod = pod
+        self._first = first
         self._own: Any = None
         self._changed = asyncio.Event()
         self._config_map: Cache[core.ConfigMap] = Cache(
@@ -92,7 +96,7 @@ class Reloader:
     async def _create(self) -> None:
         body = {
             "metadata": {"name": NAME, "namespace": self._namespace},
-            "data": {KEY: written(DEFAULT_DOCUMENT)},
+            "data": {KEY: written(self._first)},
         }
         began = time.monotonic()
         while True:

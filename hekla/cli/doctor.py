@@ -28,7 +28,7 @@ class Check(NamedTuple):
 def main(argv: list[str]) -> int:
     """Print every check; exit code 1 if something is missing that a cluster needs."""
     Parser("hekla doctor", __doc__).parse(argv)
-    checks = [*basics(), *isolation()]
+    checks = [*basics(), *isolation(), *colocation()]
     for check in checks:
         mark = "ok     " if check.good else "MISSING" if check.needed else "without"
         print(f"  {mark}  {check.name:<30} {check.detail}".rstrip())
@@ -88,3 +88,18 @@ def isolation() -> Iterator[Check]:
             finding.available,
             "" if finding.available else f"{finding.why_not}: {finding.cost}",
         )
+
+
+def colocation() -> Iterator[Check]:
+    """The checks of what keeps offline pods out of the way of online ones, with `hekla up
+    --colocation`."""
+    from hekla.agent.cgroups import find
+    from hekla.agent.doctor import survey
+    from hekla.agent.features import Feature
+    from hekla.agent.machine import machine
+
+    here = machine()
+    for finding in survey(here, find(here)):
+        if finding.name in tuple(Feature):
+            detail = finding.how if finding.available else f"{finding.how}: {finding.cost}"
+            yield Check(f"colocation: {finding.name}", finding.available, detail)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hekla.cli.colocation import take_part
 from hekla.local.cluster.cluster import Cluster, Settings
 from hekla.local.cluster.supervisor import ProcessStatus, read_status
 from hekla.local.machine.files import ClusterError
@@ -25,6 +26,7 @@ TITLES = {
     "controllers": "batch controllers",
     "scheduler": "scheduler",
     "metrics-server": "metrics server",
+    "agent": "colocation agent",
 }
 LEAST_TO_GO_ON = 2**20
 """Free bytes."""
@@ -63,6 +65,7 @@ class Readiness:
         )
         """Whether the cluster has been running before: old crashes do not count, and its kinds
         exist as a rule."""
+        self.expected = [program.name for program in cluster.programs(settings)]
         self.obstacle = ""
         """The last error of the API server."""
 
@@ -85,7 +88,7 @@ class Readiness:
         ) as client:
             installed = False
             while True:
-                everything = len(self.look()) == len(TITLES) == len(self.reported)
+                everything = len(self.look()) == len(self.expected) == len(self.reported)
                 try:
                     if not installed and not (
                         self.restarts and await serves_jobs(client, self.settings)
@@ -93,7 +96,10 @@ class Readiness:
                         await install_kinds(client)
                     installed = True
                     if everything and await serves_jobs(client, self.settings):
-                        return self.say("nodes", "ok", await describe_nodes(client))
+                        self.say("nodes", "ok", await describe_nodes(client))
+                        if self.settings.colocation:
+                            self.say("colocation", *await take_part(client))
+                        return
                     self.obstacle = ""
                 except (ApiError, TransportError, OSError) as error:
                     # A server that was killed at this moment is started again.
@@ -124,7 +130,7 @@ class Readiness:
 
     def late(self) -> str:
         """The message when time is up."""
-        missing = [title for name, title in TITLES.items() if name not in self.reported] or [
+        missing = [TITLES[name] for name in self.expected if name not in self.reported] or [
             "a Ready node and an Open default queue"
         ]
         said = f" ({self.obstacle})" if self.obstacle else ""

@@ -7,6 +7,7 @@ running.  A cluster that runs already is left as it is: when it is ready, that i
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import signal
 import socket
@@ -131,7 +132,12 @@ def parser() -> Parser:
     flag(
         "--metrics-port",
         type=int,
-        help="port on 127.0.0.1 of the scheduler's /metrics, the next port is the controllers'; 0: none (default: 0)",
+        help="port on 127.0.0.1 of the scheduler's /metrics, next are the controllers' and the colocation agent's; 0: none (default: 0)",
+    )
+    flag(
+        "--colocation",
+        action=argparse.BooleanOptionalAction,
+        help="run offline work on what online pods leave idle, with the colocation agent (default: no)",
     )
     flag(
         "--timeout",
@@ -320,7 +326,12 @@ def with_flags(settings: Settings, flags: dict[str, object]) -> Settings:
             given[name] = str(path)
         elif name == "record" and value:
             given[name] = str(Path(str(value)).absolute())
-    return msgspec.structs.replace(settings, **given)
+    wanted = msgspec.structs.replace(settings, **given)
+    if wanted.colocation and wanted.nodes != 1:
+        raise ClusterError(
+            f"--colocation with --nodes {wanted.nodes}: the agent measures this machine as one node; use --nodes 1"
+        )
+    return wanted
 
 
 def check_duration(flag: str, value: str) -> None:

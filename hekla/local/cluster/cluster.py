@@ -30,6 +30,8 @@ from hekla.local.machine.files import ClusterError, write_atomically
 LONGEST_SOCKET_PATH = 100
 """Bytes: the kernel keeps 108 (104 on macOS) for the path of a Unix socket."""
 
+FIRST_COLOCATION = Path(__file__).with_name("colocation.json")
+"""The configuration that a colocation agent begins with; what is in force is in a ConfigMap."""
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 
 
@@ -64,7 +66,10 @@ class Settings(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     record: str = ""
     """Where the scheduler records what goes into its cycles; empty is nowhere."""
     metrics_port: int = 0
-    """Port on 127.0.0.1 of the scheduler's metrics, the next is the controllers'; 0 is none."""
+    """Port on 127.0.0.1 of the scheduler's metrics, the next are the controllers' and the colocation
+    agent's; 0 is none."""
+    colocation: bool = False
+    """Whether online and offline pods share the node, with an agent that keeps them apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,8 @@ class Program:
     after: str = ""
     """The program that must have been ready once before this is started for the first time; empty
     where it waits for nobody."""
+    environment: tuple[tuple[str, str], ...] = ()
+    """What it finds in its environment beside what all do."""
 
     @property
     def command(self) -> list[str]:
@@ -353,6 +360,7 @@ class Cluster:
                     f"--nodes={settings.nodes}",
                     f"--api-server-address=127.0.0.1:{settings.port}",
                     f"--closed-paths={','.join(str(path) for path in self.closed)}",
+                    *(["--cgroups-per-qos"] if settings.colocation else []),
                     *optional("node-cpu", settings.node_cpu),
                     *optional("node-memory", settings.node_memory),
                     *optional("isolation", settings.isolation, "auto"),
@@ -406,7 +414,38 @@ class Cluster:
                     f"--requestheader-client-ca-file={self.pki / 'front-proxy-ca.crt'}",
                 ),
             ),
+            *([self.colocation_agent(settings)] if settings.colocation else ()),
         ]
+
+    def colocation_agent(self, settings: Settings) -> Program:
+        """The agent of the one node that this machine is.  It looks ten times as often as elsewhere,
+        because somebody sits before this machine and waits, and lends all that pods leave idle,
+        because here nothing else is kept free for them either."""
+        from hekla.local.kubelet.nodes.own_nodes import real_names
+        from hekla.local.kubelet.runtime import cgroups
+
+        (node,) = real_names(settings.nodes)
+        base, _ = cgroups.find()
+        return Program(
+            "agent",
+            (
+                "agent",
+                f"--kubeconfig={self.internal_kubeconfig}",
+                f"--kube-node-name={node}",
+                "--kube-pod-namespace=kube-system",
+                "--supported-features=*",
+                "--cgroup-driver=cgroupfs",
+                f"--kube-cgroup-root={base.cgroup_root(self.pods) if base is not None else ''}",
+                "--oversubscription-ratio=100",
+                "--sampling-interval=1s",
+                f"--default-config={FIRST_COLOCATION}",
+                f"--state-dir={self.run / 'agent'}",
+                "--healthz-address=127.0.0.1",
+                f"--healthz-port={settings.metrics_port + 2 if settings.metrics_port else 0}",
+            ),
+            after="kubelet",
+            environment=(("KUBELET_ROOT_DIR", str(self.pods)),),
+        )
 
 
 def metrics(settings: Settings, number: int) -> list[str]:

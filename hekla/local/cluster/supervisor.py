@@ -128,7 +128,12 @@ class Child:
     def start(self, notify_socket: Path) -> None:
         """Start an instance whose output is appended to the log.  Where the system refuses, plan
         the next attempt."""
-        environment = dict(os.environ, NOTIFY_SOCKET=str(notify_socket), PYTHONUNBUFFERED="1")
+        environment = dict(
+            os.environ,
+            NOTIFY_SOCKET=str(notify_socket),
+            PYTHONUNBUFFERED="1",
+            **dict(self.program.environment),
+        )
         self.ready = False
         self.since = time.monotonic()
         self.started = ""

@@ -69,6 +69,10 @@ class Values:
         return {"cpu": cpu, "memory": memory}
 
 
+NOTHING = Values(LEAST_SHARES)
+"""Of the class BestEffort as a whole."""
+
+
 def shares_of(millis: int) -> int:
     """The shares of so many millicores."""
     return min(MOST_SHARES, max(LEAST_SHARES, millis * 1024 // 1000))
@@ -147,12 +151,13 @@ class PodGroups:
             cgroups.prepare(base, root)
             tops = base.tree(root)
             made = cls(base.version, {name: top / "kubepods" for name, top in tops.items()}, every)
+            machine = Values(shares_of(1000 * cores))
             for top in made._directories:
                 cgroups.clear(top)
-            for below in ("", "burstable", "besteffort"):
-                made._make(below)
-            made._write("", Values(shares_of(1000 * cores)))
-            made._write("besteffort", Values(LEAST_SHARES))
+            for below, values in ("", machine), ("burstable", None), ("besteffort", NOTHING):
+                if made._make(below) and values is not None:
+                    made._write(below, values)
+            made._write("..", machine)  # else all pods together weigh no more than one processor
         except OSError:
             return None
         return made
