@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import json
 import ssl
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,15 +17,13 @@ from hekla.api.trees import Json
 from hekla.kube.client import Client
 from hekla.kube.http.server import Request, Response, serve
 from hekla.local.machine.certificates import Authority, Leaf
-from tests.apiserver_process import ApiServerProcess
 
 CUSTOM, EXTERNAL = "custom.metrics.k8s.io", "external.metrics.k8s.io"
 VERSIONS = {CUSTOM: "v1beta2", EXTERNAL: "v1beta1"}
-MEASURED = 1_000_000_000.0
 
 
 class Adapter:
-    """`custom`: by `resource/name/metric`, `pods/*/metric` with a value by pod.  `external`: by metric, or
+    """`custom`: by `resource/name/metric`, `pods/*/metric` and `nodes/*/metric` with a value by name.  `external`: by metric, or
     `metric?selector`."""
 
     def __init__(self) -> None:
@@ -40,7 +39,7 @@ class Adapter:
         if not rest:
             listed = {"kind": "APIResourceList", "groupVersion": f"{group}/{version}"}
             return Response(200, json.dumps({**listed, "resources": []}).encode())
-        _, _, *what = rest  # namespaces/NAME
+        what = rest[2:] if rest[0] == "namespaces" else rest
         selector = request.option("labelSelector") or ""
         self.asked.append((request.path, selector))
         items = self.of(group, "/".join(what), selector)
@@ -59,7 +58,12 @@ class Adapter:
             if values is None:
                 return None
             return [
-                {"metricName": what, "metricLabels": {}, "timestamp": stamp(MEASURED), "value": one}
+                {
+                    "metricName": what,
+                    "metricLabels": {},
+                    "timestamp": stamp(time.time()),
+                    "value": one,
+                }
                 for one in values
             ]
         found = self.custom.get(what)
@@ -67,9 +71,9 @@ class Adapter:
             return None
         return [
             {
-                "describedObject": {"kind": "Pod", "apiVersion": "v1", "name": name},
+                "describedObject": {"kind": "Object", "apiVersion": "v1", "name": name},
                 "metric": {"name": what.rpartition("/")[2]},
-                "timestamp": stamp(MEASURED),
+                "timestamp": stamp(time.time()),
                 "value": value,
             }
             for name, value in found.items()
@@ -77,17 +81,16 @@ class Adapter:
 
 
 @asynccontextmanager
-async def adapter(
-    directory: Path, server: ApiServerProcess, client: Client
-) -> AsyncIterator[Adapter]:
-    """An adapter that the API server hands both groups to."""
+async def adapter(directory: Path, front_proxy: Path, client: Client) -> AsyncIterator[Adapter]:
+    """An adapter that the API server hands both groups to.  `front_proxy`: the authority of what it
+    shows."""
     pki = directory / "adapter"
     pki.mkdir()
     authority = Authority(pki)
     authority.ensure(Leaf("serving", "adapter", names=("adapter.default.svc",), client=False))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pki / "serving.crt", pki / "serving.key")
-    context.load_verify_locations(server.pki / "front-proxy-ca.crt")
+    context.load_verify_locations(front_proxy)
     context.verify_mode = ssl.CERT_REQUIRED
     made = Adapter()
     listener: Any = await serve(made, host="127.0.0.1", port=0, ssl=context)

@@ -230,7 +230,7 @@ async def test_what_an_adapter_measures_is_followed(
     await live.told("served", "no custom metrics API (custom.metrics.k8s.io) registered")
 
     directory = tmp_path_factory.mktemp("adapter")
-    async with adapter(directory, live.server, live.client) as measures:
+    async with adapter(directory, live.server.pki / "front-proxy-ca.crt", live.client) as measures:
         await live.told("served", "could not find the metric hits for pods/*")
         (pod,) = (await live.client.list(core.POD, live.namespace, labels="app=served")).items
         measures.custom["pods/*/hits"] = {pod.metadata.name: "many"}

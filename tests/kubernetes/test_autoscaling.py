@@ -300,7 +300,7 @@ async def sides(
     metrics = MetricsServerProcess(directory, server)
     async with (
         Client(config.load(str(server.internal_kubeconfig))) as client,
-        adapter(directory, server, client) as measures,
+        adapter(directory, server.pki / "front-proxy-ca.crt", client) as measures,
     ):
         measures.custom, measures.external = SERVED, OUTSIDE
         node = {"metadata": {"name": "fake", "annotations": {"kwok.x-k8s.io/node": "fake"}}}
