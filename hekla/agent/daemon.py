@@ -155,7 +155,13 @@ def topology_of(agent: Agent, options: Options) -> TopologyReporter:
         Path(options.kubelet_conf) if options.kubelet_conf else root / "config.yaml",
         root / CHECKPOINT,
     )
-    return TopologyReporter(agent.client, options.kube_node_name, files, options.res_reserved)
+    return TopologyReporter(
+        agent.client,
+        options.kube_node_name,
+        files,
+        options.res_reserved,
+        uid=lambda: agent.node.metadata.uid if agent.node is not None else "",
+    )
 
 
 def prepare(daemon: Daemon) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 import yaml
 
+from hekla.api.meta import OwnerReference
 from hekla.api.nodeinfo import (
     NUMATOPOLOGY,
     ContainerAllocation,
@@ -227,10 +228,14 @@ class TopologyReporter:
         node: str,
         files: Files,
         given: str = "",
+        *,
+        uid: Callable[[], str] = str,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        """`uid`: of the node, with which the object goes; "" while it is not known."""
         self._client = client
         self._node = node
+        self._uid = uid
         self._files = files
         self._given = given
         self._clock = clock
@@ -263,6 +268,7 @@ class TopologyReporter:
             topology = Numatopology(spec=spec)
             topology.metadata.name = self._node
             topology.metadata.annotations = stamp
+            topology.metadata.owner_references = self._owners()
             try:
                 await self._client.create(NUMATOPOLOGY, topology)
             except AlreadyExists:
@@ -272,9 +278,16 @@ class TopologyReporter:
         if there.spec == spec:
             return False
         there.spec = spec
+        there.metadata.owner_references = there.metadata.owner_references or self._owners()
         there.metadata.annotations = {**there.metadata.annotations, **stamp}
         await self._client.update(NUMATOPOLOGY, there)
         log.info(
             "Numatopology %s is updated: free are %s", self._node, spec.numares[CPU].allocatable
         )
         return True
+
+    def _owners(self) -> list[OwnerReference]:
+        uid = self._uid()
+        return (
+            [OwnerReference(api_version="v1", kind="Node", name=self._node, uid=uid)] if uid else []
+        )

@@ -213,6 +213,9 @@ async def test_offline_work_comes_and_goes(cluster: Cluster, tmp_path: Path) -> 
         assert await lent() == ["4800", "483183820"] * 2
         topology = await client.get(nodeinfo.NUMATOPOLOGY, "lender")
         assert topology.spec.numares["cpu"].allocatable == "0-7"
+        node = await client.get(core.NODE, "lender")
+        (owner,) = topology.metadata.owner_references  # it goes with its node
+        assert (owner.kind, owner.name, owner.uid) == ("Node", "lender", node.metadata.uid)
 
         uses(0.75)  # 4: the node is needed
         await cluster.gone("first", "Evict offline pod due to memory resource pressure")
