@@ -69,9 +69,11 @@ def call(place: str, do: Callable[..., T], *arguments: Any) -> T:
 
 
 def unavailable(shaper: Shaper) -> str:
-    """Why the traffic of this node's pods cannot be shaped; empty if it can."""
+    """Why the traffic of this node's pods cannot be shaped; empty if it can.  Where there is no
+    network of pods yet, the kernel is asked in our own."""
+    place = place_of_pods()
     try:
-        return call(place_of_pods(), shaper.unavailable)
+        return call(place if Path(place).exists() else "", shaper.unavailable)
     except NetworkError as error:
         return str(error)
 

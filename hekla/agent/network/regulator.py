@@ -24,8 +24,10 @@ MIN_INTERVAL = 0.1
 more than it brings."""
 IDLE_INTERVAL = 1.0
 """The same while there is nobody to limit."""
+QUICK_TRIES = 5
+"""Searches in the first rounds for the interfaces of new pods, of whom the kernel hears by the first."""
 RETRY_SECONDS, RESYNC_SECONDS = 1.0, 30.0
-"""Between two searches for the interfaces of pods that are not found, and two of all."""
+"""Between two further ones, and two searches for all."""
 STATUS_SECONDS = 1.0
 """Between two writes of the status."""
 
@@ -103,6 +105,8 @@ class Regulator:
         self._rate = 0
         """In force; 0: what is in the kernel is not known, or nothing."""
         self._namespace = 0
+        self._tries = 0
+        """Searches in vain for pods that are not found."""
         self._search_at = self._resync_at = self._written_at = 0.0
         self._thread: threading.Thread | None = None
         self._ending = threading.Event()
@@ -160,7 +164,8 @@ class Regulator:
         if limits is None:
             raise ValueError(f"{self.files.limits_file} is not there: nobody has set limits")
         if namespace != self._namespace:  # with other links
-            self._interfaces, self._namespace, self._rate = {}, namespace, 0
+            self._interfaces, self._namespace = {}, namespace
+            self._rate = self._tries = 0
         if self._changed or not self._rate or now >= self._search_at:
             self._shape(self._rate or limits.offline_high_bandwidth, now)
         counters = self.shaper.counters(self._online())
@@ -186,7 +191,9 @@ class Regulator:
 
     def _shape(self, rate: int, now: float) -> None:
         """Look up the interfaces, and shape those of the offline pods."""
-        self._changed, pods = False, self._pods
+        if self._changed:
+            self._changed, self._tries = False, 0
+        pods = self._pods
         known = {uid: name for uid, name in self._interfaces.items() if uid in pods}
         if now >= self._resync_at:
             self._resync_at = now + RESYNC_SECONDS
@@ -205,8 +212,11 @@ class Regulator:
         refused = self.shaper.shape(self._shaped, rate)
         self._rate = rate
         lost = [pod.name for pod in limited if pod.uid not in known]
-        again = now + RETRY_SECONDS if len(known) < len(pods) else self._resync_at
-        self._search_at = min(again, self._resync_at)
+        self._search_at = self._resync_at
+        if len(known) < len(pods):
+            self._tries += 1
+            again = now if self._tries < QUICK_TRIES else now + RETRY_SECONDS
+            self._search_at = min(again, self._resync_at)
         self._tell(
             {shaped[name]: why for name, why in refused.items()}
             | dict.fromkeys(lost, "its interface is not found")
