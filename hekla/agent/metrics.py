@@ -56,9 +56,17 @@ class Metrics:
             ("feature",),
             registry=registry,
         )
+        self.configured = Table(
+            "hekla_agent_configuration_applied",
+            "1 if the configuration is in force as it is written, 0 if an older one is, or none",
+            registry=registry,
+        )
         self.network = NetworkMetrics(registry)
         build = Gauge("hekla_agent_build_info", "Always 1", ("version",), registry=registry)
         build.labels(__version__).set(1)
+
+    def applied(self, good: bool) -> None:
+        self.configured.values = {(): float(good)}
 
     def lends(self, node: str, offer: Mapping[Kind, int]) -> None:
         for kind, amount in offer.items():

@@ -179,12 +179,14 @@ class Reloader:
             ignored = await self._agent.refresh(config)
         except ConfigurationError as error:
             more = f"; {error.found}" if error.found else ""
+            self._agent.metrics.applied(False)
             self._say("Warning", "ConfigApplyFailed", f"Failed to apply config({error}){more}")
             return False
         if unknown:
             ignored.append(f"not known: {', '.join(unknown)}")
         if ignored:
             self._say("Warning", "ConfigIgnored", f"Ignored of the config: {aggregate(ignored)}")
+        self._agent.metrics.applied(True)
         self._say("Normal", "ConfigApplySuccess", "Successfully applied config")
         return True
 

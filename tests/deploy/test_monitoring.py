@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 
 from deploy import monitoring
 from hekla.agent.metrics import Metrics as AgentMetrics
+from hekla.agent.reload import KEY, NAME
+from hekla.api.kubernetes.core import CONFIG_MAP
 from hekla.api.kubernetes.nodes import NODE
 from hekla.api.kubernetes.policy import POD_DISRUPTION_BUDGET
 from hekla.descheduler.metrics import Metrics
@@ -109,6 +112,7 @@ class Measured(NamedTuple):
 
     addresses: list[str]
     descheduler: DeschedulerProcess
+    cluster: Home
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +139,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
             "--sampling-interval=50ms", "--kube-pod-namespace=default", node=ask_cluster(own, first_node),
         ).start()  # fmt: skip
         try:
-            yield Measured([*addresses, f"127.0.0.1:{agent.port}"], descheduler)
+            yield Measured([*addresses, f"127.0.0.1:{agent.port}"], descheduler, own)
         finally:
             agent.close()
             descheduler.stop()
@@ -143,6 +147,14 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
 
 async def first_node(client: Client) -> str:
     return (await client.list(NODE)).items[0].metadata.name
+
+
+async def misconfigure(client: Client) -> None:
+    """A configuration that the agent cannot take."""
+    wrong = {
+        "globalConfig": {"cpuThrottlingConfig": {"enable": True, "cpuThrottlingThreshold": 500}}
+    }
+    await client.patch(CONFIG_MAP, NAME, {"data": {KEY: json.dumps(wrong)}}, "default")
 
 
 def keep_a_pod(own: Home) -> None:
@@ -211,4 +223,9 @@ def test_prometheus_scrapes_all_and_evaluates_all(
             60,
         )
         measured.descheduler.policy.write_text("profiles: wrong")
-        until("that the policy is wrong, too", lambda: noticed("HeklaDeschedulerPolicyWrong"), 60)
+        ask_cluster(measured.cluster, misconfigure)
+        until(
+            "that policy and configuration are wrong, too",
+            lambda: noticed("HeklaDeschedulerPolicyWrong", "HeklaAgentConfigurationWrong"),
+            60,
+        )

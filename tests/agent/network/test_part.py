@@ -144,6 +144,7 @@ async def test_the_agent_shapes_offline_pods_and_leaves_nothing(
     await node.until(lambda: files.status_file.exists(), lambda: "no status")
     metrics = linked.agent.get("/metrics")
     assert 'hekla_agent_feature_active{feature="NetworkQoS"} 1.0' in metrics
+    assert "hekla_agent_configuration_applied 1.0" in metrics
     assert "hekla_agent_network_offline_limit_bytes 5e+07" in metrics
     assert "hekla_agent_network_pods_unlimited 0.0" in metrics
 
