@@ -271,6 +271,25 @@ def test_a_job_that_waits_is_told_why_once_and_then_rests() -> None:
     assert "default/third" in made.decisions.explanations
 
 
+def test_who_waits_though_nothing_is_known_to_make_room_is_told_what_it_lacks() -> None:
+    made = world(nodes=2)
+    running(made, "endless", 3)
+    job(made, "never", 3, pods=2)
+    made.run()
+    assert made.why("never").startswith("never needs 2 pods of cpu=3; 1 fits. 1 node: 1 lacks cpu")
+
+
+@pytest.mark.parametrize("queue", ["default", "other"])
+def test_who_stands_behind_another_whom_nobody_passes_is_told_so(queue: str) -> None:
+    made = world(timed("strict"))
+    made.queue("other")
+    running(made, "runs", 3, "1h")
+    job(made, "first", 4)
+    job(made, "second", 1, queue=queue)
+    assert bound(made) == set()
+    assert made.why("second") == "second cannot start: first waits before it, and nobody passes."
+
+
 def test_a_mode_that_does_not_exist_is_refused() -> None:
     with pytest.raises(PolicyError) as error:
         timed("eazy")

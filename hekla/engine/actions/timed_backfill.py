@@ -138,10 +138,16 @@ class TimedBackfill:
                 allowed = session.votes.allocatable_count(queue, task, 1)
                 job.short_of_quota = None if allowed else task
             self.served.add(job.key)
-            if self._waits_for_room(job) and (self.mode == "strict" or self._reserves(job)):
+            if not self._waits_for_room(job):
+                continue
+            if self.mode == "strict" or self._reserves(job):
                 self._tell_head(queue, job)
                 self.kept_at = session.state.nodes.version
                 return
+            if job.key in self.awake and not job.fit_errors:
+                self._serve(
+                    queue, job
+                )  # Nothing makes room for it; this is to hear of what it lacks.
 
     def _serve_nominated(self) -> None:
         """Victims left for these jobs: the room is theirs before anybody's turn comes."""
@@ -186,7 +192,10 @@ class TimedBackfill:
             if not line.quiet:
                 self._keep_all()
             return
-        if head is None or self.mode == "strict":
+        if head is None:
+            return
+        if self.mode == "strict":
+            self._tell_those_behind(head)
             return
         if self.session.state.nodes.version != self.kept_at and not self._reserves(head):
             return
@@ -213,6 +222,14 @@ class TimedBackfill:
                 continue
             if job is not head and job.key not in self.served and self._passes(queue, job):
                 own.push(self.session.order.job_key(job), job)
+
+    def _tell_those_behind(self, head: Job) -> None:
+        """Who has just come had no turn, and is told why."""
+        for job in self.awake.values():
+            if job is not head and job.key not in self.served and job.key in self.line.places:
+                job.clear_fit_errors()
+                first = called(self.session, head.key, job.namespace)
+                job.fit_message = f"{first} waits before it, and nobody passes"
 
     def _may_pass(self, slots: Slots) -> Bools:
         """Which of these may pass as things stand; while others pass, fewer and fewer."""
