@@ -27,6 +27,7 @@ from hekla.agent.cgroups import (
 )
 from hekla.agent.pods import Pod
 from hekla.agent.reload import DEFAULT_DOCUMENT, KEY, NAME
+from hekla.api import config
 from hekla.api.kubernetes import core
 from hekla.api.trees import Json
 from hekla.kube.client import Client
@@ -35,6 +36,7 @@ from hekla.kube.errors import AlreadyExists, NotFound
 from tests.agent.process import PATIENCE, AgentProcess
 from tests.agent.trees import Trees, batch, pod, pod_tree, status
 from tests.apiserver_process import ApiServerProcess, shared_apiserver
+from tests.controllers.cluster import running
 
 __all__ = ["shared_apiserver"]
 
@@ -357,3 +359,34 @@ async def test_a_pod_whose_cgroups_come_late_or_go_early(node: Node) -> None:
     await node.label(colocation=None)
     await node.create("other", level="BE")
     assert node.agent.get("/healthz") == "ok"
+
+
+@pytest.mark.scenario("agent", "6")
+async def test_ratios_come_from_a_configuration_and_go_with_it(
+    node: Node, shared_apiserver: ApiServerProcess
+) -> None:
+    """Through the controllers, whose annotation is all that the agent sees."""
+    await node.label(colocation="true")
+    await node.store('{"globalConfig": {"memoryQosV2Config": {"enable": true}}}')
+    resources = {"limits": {"memory": "1Gi"}, "requests": {"memory": "512Mi"}}
+    each = await node.create("calm", qos_class="Burstable", containers=[resources])
+    await node.client.patch(
+        core.POD.untyped, "calm", {"metadata": {"labels": {"app": "calm"}}}, "default"
+    )
+    inside = node.trees.cgroups.container(each, "c0")
+    files = (MEMORY_HIGH, MEMORY_LOW, MEMORY_MIN)
+    node.agent.start()
+    async with running(shared_apiserver):
+        spec = {
+            "selector": {"matchLabels": {"app": "calm"}},
+            "memoryQos": {"highRatio": 80, "lowRatio": 50, "minRatio": 20},
+        }
+        body = {"metadata": {"name": "calm"}, "spec": spec}
+        kind = config.COLOCATION_CONFIGURATION
+        await node.client.create(kind.untyped, body, "default")
+        for values in (("858993459", "268435456", "107374182"), ("max", "0", "0")):
+            await node.says(
+                {(inside, file): text for file, text in zip(files, values, strict=True)}
+            )
+            if values[0] != "max":
+                await node.client.delete(kind, "calm", "default")
