@@ -29,7 +29,8 @@ IDLE = (3, 4)
 GUEST = 8
 """From this column on the line repeats what user and nice hold already."""
 SLACK = 1.1
-"""How much faster than its processors a machine may seem: clocks are read at different moments."""
+"""How much faster than its processors a machine may seem, besides ticks: clocks are read at
+different moments."""
 LEAST_SECONDS = 0.05
 """Between two readings of a counter whose difference says something."""
 MEMORY_V1 = ("total_cache", "total_rss", "total_swap")
@@ -205,7 +206,7 @@ def millicores(before: Reading, now: Reading, processors: int) -> int:
     if spent < 0:
         raise UsageError(f"the counter went back from {before.nanoseconds} to {now.nanoseconds} ns")
     used = spent / 1e6 / seconds
-    if used > processors * 1000 * SLACK:
+    if spent > processors * (seconds * 1e9 * SLACK + 2 * TICK):
         raise UsageError(
             f"{used / 1000:.1f} processors were used in {seconds:.1f} s, and there are {processors}"
         )

@@ -66,6 +66,8 @@ class Cluster:
             "status": {"allocatable": size, "capacity": size, "conditions": ready},
         }
         await self.client.create(core.NODE.untyped, body)
+        # Nobody is here to take off the taint that a new node has.
+        await self.client.patch(core.NODE, name, {"spec": {"taints": None}})
 
     async def pod(self, name: str, resources: Json, **annotations: str) -> None:
         """A pod that asks for these resources and is limited to them."""
