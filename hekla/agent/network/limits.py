@@ -9,6 +9,8 @@ from hekla.agent.network.sizes import bytes_per_second, unsigned
 DEFAULT_INTERVAL = "10000000"
 """Nanoseconds between two looks at the traffic, as text."""
 UNLIMITED = "1024Tibps"
+LEAST = 1000
+"""Bytes per second with which connections stay open."""
 FIELDS = (
     "online_bandwidth_watermark",
     "interval",
@@ -26,10 +28,11 @@ class Limits(msgspec.Struct, frozen=True):
     offline_high_bandwidth: int
 
     def offline(self, online: float) -> int:
-        """What all offline pods together may send while online pods send so much (bytes/s)."""
+        """What all offline pods together may send while online pods send so much (bytes/s); never
+        nothing at all."""
         if online > self.online_bandwidth_watermark:
-            return self.offline_low_bandwidth
-        return self.offline_high_bandwidth
+            return max(self.offline_low_bandwidth, LEAST)
+        return max(self.offline_high_bandwidth, LEAST)
 
     def unlimited(self) -> Limits:
         """The same without a limit of offline pods that matters."""

@@ -127,7 +127,7 @@ def limit_texts(section: NetworkQosConfig, node: Node) -> dict[str, str]:
         )
 
     def share(percent: int | None) -> str:
-        return f"{int(rate) * (percent or 0) // 100}Mbps"
+        return f"{max(int(rate) * (percent or 0) // 100, 1)}Mbps"
 
     return {
         "online_bandwidth_watermark": share(section.online_bandwidth_watermark_percent),

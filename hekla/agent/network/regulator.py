@@ -167,7 +167,7 @@ class Regulator:
             self._interfaces, self._namespace = {}, namespace
             self._rate = self._tries = 0
         if self._changed or not self._rate or now >= self._search_at:
-            self._shape(self._rate or limits.offline_high_bandwidth, now)
+            self._shape(self._rate or limits.offline(0), now)
         counters = self.shaper.counters(self._online())
         sent, shaped, seconds = self._meter.take(counters, now)
         bandwidth = round(sent.bytes / max(seconds, 0.001))
@@ -180,7 +180,8 @@ class Regulator:
         if changed or now - self._written_at >= STATUS_SECONDS:
             self._written_at = now
             self.files.set_status(self.status)
-        return max(limits.interval / 1e9, MIN_INTERVAL if self._shaped else IDLE_INTERVAL)
+        least = MIN_INTERVAL if self._shaped else IDLE_INTERVAL
+        return min(max(limits.interval / 1e9, least), RESYNC_SECONDS)
 
     def _online(self) -> list[str]:
         """The interfaces of online pods."""
@@ -234,7 +235,7 @@ class Regulator:
         status = self.status
         status.latest_check_time = time.time_ns()
         status.check_times += 1
-        if self._rate == limits.offline_high_bandwidth:
+        if self._rate == limits.offline(0):
             status.high_times += 1
         else:
             status.low_times += 1

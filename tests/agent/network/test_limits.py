@@ -69,6 +69,11 @@ def test_offline_pods_get_little_while_online_pods_are_above_the_watermark() -> 
     assert limits.offline(800 * MEGABIT) == limits.offline(0) == 400 * MEGABIT
 
 
+def test_offline_pods_are_never_cut_off() -> None:
+    nothing = Limits(800 * MEGABIT, 10_000_000, 0, 0)
+    assert nothing.offline(0) == nothing.offline(801 * MEGABIT) == 1000
+
+
 def test_what_is_not_said_stays() -> None:
     assert limits_of({"offline_low_bandwidth": "50Mbps"}, LIMITS) == Limits(
         800 * MEGABIT, 10_000_000, 50 * MEGABIT, 400 * MEGABIT

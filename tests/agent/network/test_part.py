@@ -50,6 +50,11 @@ def test_limits_are_percentages_of_what_the_node_can_send() -> None:
     }
 
 
+def test_a_small_percentage_of_little_is_not_nothing() -> None:
+    texts = limit_texts(SECTION, node_with(network_bandwidth_rate="5"))
+    assert (texts["offline_low_bandwidth"], texts["offline_high_bandwidth"]) == ("1Mbps", "2Mbps")
+
+
 @pytest.mark.parametrize(
     ("marks", "why"),
     [

@@ -15,7 +15,7 @@ from hekla.agent.network.regulator import NetworkPod, Regulator
 from hekla.agent.network.shaper import Counters, Sent
 from hekla.agent.network.state import StateFiles
 
-LOW, HIGH, WATERMARK = 100, 400, 800
+LOW, HIGH, WATERMARK = 1000, 4000, 8000
 ADDRESSES = {"10.0.0.1": "pod1", "10.0.0.2": "pod2", "10.0.0.3": "pod3"}
 
 
@@ -82,15 +82,15 @@ def test_the_limit_follows_the_online_traffic(node: Node, regulator: Regulator) 
     assert node.did == [
         (["pod2"], HIGH)
     ]  # what was sent before the first look is no traffic of now
-    for second, online, offline in ((11.0, 900, 400), (12.0, 900, 100), (13.0, 800, 100), (14.0, 0, 400)):  # fmt: skip
+    for second, online, offline in ((11.0, 9000, 4000), (12.0, 9000, 1000), (13.0, 8000, 1000), (14.0, 0, 4000)):  # fmt: skip
         node.sent["pod1"] += online
         node.shaped += offline
         regulator.look(second)
     assert node.did[1:] == [LOW, HIGH]  # and nothing while it stays
     status = regulator.status
     assert (status.check_times, status.low_times, status.high_times) == (5, 2, 3)
-    assert (status.online_tx_bytes, status.offline_tx_bytes) == (2600, 1000)
-    assert (status.latest_online_bandwidth, status.latest_offline_bandwidth) == (0, 400)
+    assert (status.online_tx_bytes, status.offline_tx_bytes) == (26000, 10000)
+    assert (status.latest_online_bandwidth, status.latest_offline_bandwidth) == (0, 4000)
     assert status.offline_bandwidth_limit == HIGH
     assert regulator.files.status() == status
 
@@ -154,9 +154,11 @@ def test_what_the_shaper_must_not_touch_is_told(node: Node, regulator: Regulator
 
 def test_limits_by_hand_are_followed(node: Node, regulator: Regulator) -> None:
     regulator.look(10.0)
-    regulator.files.set_limits(Limits(WATERMARK, 500_000_000, LOW, 300))
+    regulator.files.set_limits(Limits(WATERMARK, 500_000_000, LOW, 3000))
     assert regulator.look(10.1) == 0.5
-    assert node.did[1:] == [300]
+    regulator.files.set_limits(Limits(WATERMARK, 10**18, LOW, 3000))
+    assert regulator.look(10.6) == 30.0  # pods come and go meanwhile
+    assert node.did[1:] == [3000]
 
 
 def test_after_a_failure_all_is_set_anew_and_the_reason_is_there_meanwhile(
