@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 RESYNC = 900.0
 """Seconds after which every pod is looked at again."""
 FIRST_RETRY, LONGEST_RETRY = 1.0, 100.0
+KEEP = 10.0
+"""Seconds after which what pods come to together is looked at again."""
 PAUSE = 1.0
 """Seconds in which changes of pods gather before what they come to together is written."""
 TOGETHER = ""
@@ -80,6 +82,8 @@ class Settings:
     oversubscription_policy: str = "extend"
     oversubscription_ratio: int = 60
     include_system_usage: bool = False
+    idle_best_effort: bool = True
+    """Whether the directory of best-effort pods may be idle."""
 
 
 @dataclass
@@ -168,6 +172,7 @@ class Agent:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._work(), name="pods")
                 group.create_task(self._resync(), name="resync")
+                group.create_task(self._keep(), name="classes")
                 for part in self.parts:
                     if isinstance(part, LoopPart):
                         group.create_task(part.run(), name=part.name)
@@ -254,8 +259,12 @@ class Agent:
         self._apply_to_class(cpu_throttle.writes(cpu_throttle.UNLIMITED_MILLI, self.context))
 
     def _rank_class(self) -> None:
-        if self.is_active(Feature.CPU_QOS):
+        if not self.is_active(Feature.CPU_QOS):
+            return
+        if self.settings.idle_best_effort:
             self._apply_to_class(cpu_qos_class.writes(self.pod_cache, self.context))
+        else:
+            self._apply_to_class(cpu_qos_class.undo(self.context))
 
     def _apply_to_class(self, writes: Iterable[Write]) -> None:
         try:
@@ -277,6 +286,13 @@ class Agent:
         if not pod.metadata.deletion_timestamp and is_ready(pod):
             self.queue.add(key(pod))
 
+    async def _keep(self) -> None:
+        """What others write again and again, as a kubelet does to the directories of classes, is
+        written again as well."""
+        while True:
+            await asyncio.sleep(KEEP)
+            self.queue.add(TOGETHER)
+
     async def _resync(self) -> None:
         while True:
             await asyncio.sleep(RESYNC)
@@ -296,6 +312,7 @@ class Agent:
 
     async def _reconcile(self, name: str) -> None:
         if name == TOGETHER:
+            self._rank_class()
             self._protect()
             return
         pod = self.pod_cache.get(name)

@@ -91,6 +91,9 @@ FLAGS = (
     Flag("res-reserved", TEXT, "", "what the kubelet reserves, as in cpu=200m (else as its configuration says)",
          check=reserved_problem),
     Flag("default-config", TEXT, "", "a file with the document that the ConfigMap is made with where there is none"),
+    Flag("idle-best-effort", TEXT, "auto",
+         "whether the directory of best-effort pods is idle while only offline pods are in it: yes, no, or auto: unless a kubelet "
+         "writes its share itself, which the kernel then refuses, as with the cgroupfs driver", check=one_of("auto", "yes", "no")),
     Flag("cgroup-driver", TEXT, "", "systemd or cgroupfs (else CGROUP_DRIVER, else as the kubelet has it)",
          check=lambda value: one_of(*cgroups.Driver)(value) if value else None),
     Flag("cgroup-root", TEXT, "", "where cgroups are mounted (default cgroup below SYS_FS_PATH)"),
@@ -98,7 +101,7 @@ FLAGS = (
 )  # fmt: skip
 
 
-def settings_of(options: Options) -> Settings:
+def settings_of(options: Options, driver: cgroups.Driver) -> Settings:
     return Settings(
         options.kube_node_name,
         features.supported(options.supported_features),
@@ -107,6 +110,7 @@ def settings_of(options: Options) -> Settings:
         options.oversubscription_policy,
         options.oversubscription_ratio,
         options.include_system_usage,
+        {"yes": True, "no": False}.get(options.idle_best_effort, driver is cgroups.Driver.SYSTEMD),
     )
 
 
@@ -124,13 +128,14 @@ def assemble(daemon: Daemon, recorder: Recorder) -> Agent:
     """The agent with all of its parts, in the order in which they hear of a configuration."""
     options = daemon.options
     here = machine_of(options)
+    there = cgroups.find(here, options.kube_cgroup_root)
     agent = Agent(
         daemon.client,
         recorder,
         METRICS,
         here,
-        cgroups.find(here, options.kube_cgroup_root),
-        settings_of(options),
+        there,
+        settings_of(options, there.driver),
         Originals(Path(options.state_dir) / "originals.json"),
     )
     parts: list[Part] = [NetworkQos(agent, StateFiles(Path(options.state_dir)))]

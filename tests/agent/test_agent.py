@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -172,6 +173,24 @@ async def test_what_is_off_is_taken_back_once(world: World) -> None:
     world.trees.put(directory, CPU_IDLE, "1")
     await world.agent.refresh(config(OFF))
     assert world.trees.says(directory, CPU_IDLE) == "1", "what others do meanwhile is theirs"
+
+
+@pytest.mark.parametrize(("may", "idle"), [(True, "1"), (False, "0")])
+async def test_a_class_is_idle_where_its_kubelet_lets_it(
+    world: World, may: bool, idle: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        world.agent, "settings", replace(world.agent.settings, idle_best_effort=may)
+    )
+    root = world.trees.cgroups.qos_root("BestEffort")
+    await world.create(pod("job", level="BE"))
+    await world.until(lambda: "default/job" in world.agent.pod_cache)
+    await world.agent.refresh(config(ON))
+    assert world.trees.says(root, CPU_IDLE) == idle
+    world.trees.put(root, CPU_IDLE, "0")  # a kubelet has written the share
+    world.agent.sync_pods()
+    await world.until(lambda: world.agent.queue.idle)
+    assert world.trees.says(root, CPU_IDLE) == idle
 
 
 async def test_a_pod_that_is_no_pod_does_not_end_the_agent(

@@ -4,6 +4,10 @@ That an offline pod is idle counts among the pods of its directory.  Online pods
 beside that directory, and there its weight of 2 gives them the CPU, but not at once: whoever runs
 finishes its slice first, milliseconds at every request.  Only an idle directory gives way when
 somebody beside it wakes up.
+
+A kubelet writes the share of that directory every minute.  With the systemd driver that ends the
+idleness, until the agent looks again; with cgroupfs the kernel refuses it, and the kubelet leaves its
+other classes as they are.  So there somebody has to ask for this (--idle-best-effort).
 """
 
 from __future__ import annotations

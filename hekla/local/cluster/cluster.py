@@ -420,7 +420,8 @@ class Cluster:
     def colocation_agent(self, settings: Settings) -> Program:
         """The agent of the one node that this machine is.  It looks ten times as often as elsewhere,
         because somebody sits before this machine and waits, and lends all that pods leave idle,
-        because here nothing else is kept free for them either."""
+        because here nothing else is kept free for them either.  The directory of best-effort pods
+        may be idle: our kubelet does not write its share again."""
         from hekla.local.kubelet.nodes.own_nodes import real_names
         from hekla.local.kubelet.runtime import cgroups
 
@@ -435,6 +436,7 @@ class Cluster:
                 "--kube-pod-namespace=kube-system",
                 "--supported-features=*",
                 "--cgroup-driver=cgroupfs",
+                "--idle-best-effort=yes",
                 f"--kube-cgroup-root={base.cgroup_root(self.pods) if base is not None else ''}",
                 "--oversubscription-ratio=100",
                 "--sampling-interval=1s",
