@@ -76,9 +76,13 @@ def victims(pods: Iterable[Pod], kind: Kind, resources: Names) -> list[Pod]:
     )
 
 
-def borrowers(pods: Iterable[Pod], kind: Kind, resources: Names) -> list[Pod]:
+def borrowers(pods: Iterable[Pod], resources: Names) -> list[Pod]:
     """Of the victims those that request what is lent."""
-    return [pod for pod in victims(pods, kind, resources) if requested(pod, resources.of(kind)) > 0]
+    return [
+        pod
+        for pod in victims(pods, Kind.CPU, resources)
+        if any(requested(pod, resources.of(kind)) > 0 for kind in Kind)
+    ]
 
 
 async def eviction_version(client: Client) -> str:
@@ -108,12 +112,11 @@ class Evictor:
         self._evicted: set[str] = set()
         """Uids; the server's word may come here later than the next round."""
 
-    async def evict_first(self, pods: Iterable[Pod], message: str) -> Pod | None:
+    async def evict_first(self, pods: Iterable[Pod], message: str) -> None:
         """Evict the first of them that goes."""
         for pod in pods:
             if await self.evict(pod, message):
-                return pod
-        return None
+                return
 
     def still_there(self, pods: Iterable[Pod]) -> list[Pod]:
         """Without those that were evicted and are only not known to be gone."""

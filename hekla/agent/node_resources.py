@@ -189,15 +189,10 @@ class NodeResources:
         await self._evict_borrowers()
 
     async def _evict_borrowers(self) -> None:
-        """Evict offline pods that use what is lent no more, until a round evicts none."""
-        evicted = True
-        while evicted:
-            evicted = False
-            for kind in Kind:
-                there = self._evictor.still_there(self._agent.pods())
-                pods = borrowers(there, kind, self._resources)
-                if await self._evictor.evict_first(pods, TURNED_OFF) is not None:
-                    evicted = True
+        """Evict the offline pods that use what is lent no more; who does not go is asked each round."""
+        there = self._evictor.still_there(self._agent.pods())
+        for pod in borrowers(there, self._resources):
+            await self._evictor.evict(pod, TURNED_OFF)
 
     def _stated(self, node: Node) -> Offer:
         return stated_by(node.status.capacity, self._resources)

@@ -49,7 +49,8 @@ def test_who_requests_most_of_the_kind_goes_first() -> None:
     ]
     assert names(victims(pods, Kind.CPU, LENT)) == "b a d c e"
     assert names(victims(pods, Kind.MEMORY, LENT)) == "a b c d e"
-    assert names(borrowers(pods, Kind.CPU, LENT)) == "d c"
+    pods.append(pod("m", {LENT.memory: "1Gi"}))
+    assert names(borrowers(pods, LENT)) == "d c m"
 
 
 def test_a_pod_requests_what_its_containers_do_at_once() -> None:

@@ -102,8 +102,10 @@ async def test_turned_off_by_the_label_all_is_taken_back(story: NodeStory) -> No
     assert (await story.node()).metadata.labels["volcano.sh/oversubscription"] == "false"
     assert TURNED_OFF in await story.told("off-borrower")
     assert 'resource="cpu"} 0.0' in shown(story.metrics.registry).decode()
+    await story.pod("off-late", lent=100)  # it was bound while all was taken back
     await story.round(cpu=1000)
     assert await story.lent() == (None, None)
+    assert await story.names() == {"off-own", "off-online"}
 
 
 async def test_a_configuration_turns_on_again_what_it_has_turned_off(story: NodeStory) -> None:
