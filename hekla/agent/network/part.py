@@ -71,11 +71,12 @@ class NetworkQos:
 
     async def _disable(self) -> None:
         """Also what an agent before this one has left."""
+        worked = self.regulator.running
         try:
             cni.unprepare(self.files, self.agent.machine.cni_conf)
             await asyncio.to_thread(self.regulator.stop)
         except NetworkError as error:
-            if self.regulator.problem:
+            if worked:
                 raise PartError(f"failed to reset network qos:{error}") from None
             log.debug("nothing is shaped: %s", error)
         except (OSError, ValueError) as error:

@@ -185,3 +185,24 @@ def test_without_offline_pods_it_looks_rarely(node: Node, regulator: Regulator) 
     assert regulator.look(10.0) == 1.0
     regulator.set_pods([pod(1), pod(2, offline=True)])
     assert regulator.look(11.0) == 0.1
+
+
+def test_a_pod_that_comes_does_not_wait_for_the_next_look(node: Node, regulator: Regulator) -> None:
+    regulator.files.set_limits(Limits(WATERMARK, 20 * 10**9, LOW, HIGH))
+    regulator.start()
+    until(lambda: node.did == [(["pod2"], HIGH)])
+    regulator.set_pods([pod(1), pod(2, offline=True), pod(3, offline=True)])
+    until(lambda: node.did[1:] == [(["pod2", "pod3"], HIGH)])
+    regulator.stop()
+
+
+def test_a_bug_does_not_end_the_loop(
+    node: Node, regulator: Regulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hekla.agent.network.regulator.RETRY_SECONDS", 0.001)
+    node.counters = None  # type: ignore[assignment, method-assign]
+    regulator.start()
+    until(lambda: "not callable" in regulator.problem)
+    del node.counters  # type: ignore[misc]
+    until(lambda: not regulator.problem)
+    regulator.stop()
