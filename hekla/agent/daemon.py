@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import time
 from dataclasses import replace
 from pathlib import Path
 
 from hekla.agent import cgroups, doctor, features
 from hekla.agent.agent import Agent, Part, Settings
+from hekla.agent.condition import Condition
 from hekla.agent.configuration import ConfigurationError, Document, read
 from hekla.agent.machine import Machine, machine
 from hekla.agent.metrics import Metrics
@@ -25,16 +25,13 @@ from hekla.agent.node_probes import INTERVAL, NodeProbes, node_probes
 from hekla.agent.node_resources import CHECKPOINT
 from hekla.agent.numatopology import DEVICES, Files, TopologyReporter, reserved_problem
 from hekla.agent.originals import Originals
-from hekla.agent.pods import NODE
 from hekla.agent.reload import DEFAULT_DOCUMENT, Reloader, StartError
 from hekla.agent.usage import Sources, UsageCollector
 from hekla.agent.watermarks import Kind
 from hekla.api import names
-from hekla.api.text.times import stamp
 from hekla.kube import notify
 from hekla.kube.daemon import Daemon, DaemonError, connection_flags
 from hekla.kube.daemon import main as run_daemon
-from hekla.kube.errors import ApiError
 from hekla.kube.events import Recorder
 from hekla.kube.flags import (
     NUMBER,
@@ -52,7 +49,6 @@ from hekla.kube.flags import (
     one_of,
     parse,
 )
-from hekla.kube.http.client import TransportError
 
 log = logging.getLogger(__name__)
 
@@ -196,17 +192,19 @@ async def work(daemon: Daemon) -> None:
     options = daemon.options
     recorder = Recorder(daemon.client, COMPONENT, host=options.kube_node_name)
     agent = assemble(daemon, recorder)
+    condition = Condition(agent, Path(options.state_dir))
     probes = probes_of(agent, options)
     first = first_document(options.default_config)
     reloader = Reloader(agent, options.kube_pod_namespace, options.kube_pod_name, first)
     try:
         await reloader.prepare()
         await agent.start()
-        await say_what_is_there(agent, options)
+        await condition.look()
         notify.ready()
         async with asyncio.TaskGroup() as group:
             group.create_task(reloader.run(), name="configuration")
             group.create_task(agent.run(), name="agent")
+            group.create_task(condition.run(), name="condition")
             group.create_task(probes.run(options.sampling_interval), name="probes")
             if options.numatopology_check_period > 0:
                 reporter = topology_of(agent, options)
@@ -232,35 +230,6 @@ def first_document(path: str) -> Document:
     return document
 
 
-async def say_what_is_there(agent: Agent, options: Options) -> None:
-    """What the machine goes without is in the log, and on the node's condition."""
-    findings = doctor.survey(agent.machine, agent.cgroups, Path(options.state_dir))
-    for one in findings:
-        if not one.available:
-            log.warning("%s: %s: %s", one.name, one.how, one.cost)
-    condition = doctor.condition(findings)
-    node = agent.node
-    known = (
-        next((one for one in node.status.conditions if one.type == condition["type"]), None)
-        if node is not None
-        else None
-    )
-    now = stamp(time.time())
-    kept = known is not None and known.status == condition["status"]
-    condition["lastTransitionTime"] = known.last_transition_time if known and kept else now
-    condition["lastHeartbeatTime"] = now
-    try:
-        await agent.client.patch(
-            NODE,
-            agent.settings.node_name,
-            {"status": {"conditions": [condition]}},
-            type="strategic",
-            subresource="status",
-        )
-    except (ApiError, TransportError) as error:
-        log.warning("the node's condition %s is not written: %s", condition["type"], error)
-
-
 def diagnose(argv: list[str]) -> int:
     """`hekla agent doctor`: with the agent's flags, and without an API server."""
     try:
@@ -273,7 +242,8 @@ def diagnose(argv: list[str]) -> int:
         return 1
     here = machine_of(options)
     there = cgroups.find(here, options.kube_cgroup_root)
-    print(doctor.printed(doctor.survey(here, there, Path(options.state_dir))))
+    found = doctor.survey(here, there, Path(options.state_dir), doctor.traffic())
+    print(doctor.printed(found))
     return 0
 
 

@@ -87,14 +87,14 @@ COSTS = {
 }
 
 
-def survey(machine: Machine, cgroups: Cgroups, state: Path | None = None) -> list[Finding]:
-    """Everything that the agent uses.  Nothing stays changed."""
+def survey(machine: Machine, cgroups: Cgroups, state: Path, traffic: Finding) -> list[Finding]:
+    """Everything that the agent uses.  Nothing is changed."""
     return [
         *_cgroups(cgroups),
-        *(_feature(feature, cgroups) for feature in WAYS),
+        *features(cgroups),
         _pressure(machine),
-        _traffic(),
-        *_state(state),
+        traffic,
+        _state(state),
     ]
 
 
@@ -114,6 +114,11 @@ def _cgroups(cgroups: Cgroups) -> Iterator[Finding]:
         str(root),
         "no pod is found there; see --cgroup-driver, --cgroup-root and --kube-cgroup-root",
     )
+
+
+def features(cgroups: Cgroups) -> list[Finding]:
+    """The features that write to cgroups."""
+    return [_feature(feature, cgroups) for feature in WAYS]
 
 
 def _feature(feature: Feature, cgroups: Cgroups) -> Finding:
@@ -150,7 +155,8 @@ def _pressure(machine: Machine) -> Finding:
     )
 
 
-def _traffic() -> Finding:
+def traffic() -> Finding:
+    """What of the network is there; it is tried, and takes some milliseconds."""
     why = unavailable(TrafficControl())
     return Finding(
         Feature.NETWORK_QOS,
@@ -160,11 +166,9 @@ def _traffic() -> Finding:
     )
 
 
-def _state(directory: Path | None) -> Iterator[Finding]:
-    if directory is None:
-        return
+def _state(directory: Path) -> Finding:
     there = next(path for path in (directory, *directory.parents) if path.exists())
-    yield Finding(
+    return Finding(
         "state directory",
         os.access(there, os.W_OK),
         str(directory),

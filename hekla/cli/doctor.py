@@ -94,12 +94,9 @@ def colocation() -> Iterator[Check]:
     """The checks of what keeps offline pods out of the way of online ones, with `hekla up
     --colocation`."""
     from hekla.agent.cgroups import find
-    from hekla.agent.doctor import survey
-    from hekla.agent.features import Feature
+    from hekla.agent.doctor import features, traffic
     from hekla.agent.machine import machine
 
-    here = machine()
-    for finding in survey(here, find(here)):
-        if finding.name in tuple(Feature):
-            detail = finding.how if finding.available else f"{finding.how}: {finding.cost}"
-            yield Check(f"colocation: {finding.name}", finding.available, detail)
+    for finding in (*features(find(machine())), traffic()):
+        detail = finding.how if finding.available else f"{finding.how}: {finding.cost}"
+        yield Check(f"colocation: {finding.name}", finding.available, detail)

@@ -1,0 +1,82 @@
+"""The node's condition ColocationReady, which says what the machine goes without.
+
+A fresh node has no directory of pods yet, and what is mounted or installed may come later: the
+agent looks again every minute, and writes when something is different.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from pathlib import Path
+
+from hekla.agent import doctor
+from hekla.agent.agent import Agent
+from hekla.agent.doctor import Finding
+from hekla.agent.pods import NODE
+from hekla.api.kubernetes.nodes import NodeCondition
+from hekla.api.text.times import stamp
+from hekla.kube.errors import ApiError
+from hekla.kube.http.client import TransportError
+
+log = logging.getLogger(__name__)
+
+PERIOD = 60.0
+TOLD = ("status", "reason", "message")
+"""The fields of the condition whose difference counts."""
+
+
+class Condition:
+    """Keeps it up to date."""
+
+    def __init__(self, agent: Agent, state: Path) -> None:
+        self._agent = agent
+        self._state = state
+        self._traffic: Finding | None = None
+        """Found out once: it is tried, with programs."""
+        self._missing: set[Finding] = set()
+
+    async def run(self) -> None:
+        """Look again and again, until cancelled."""
+        while True:
+            await asyncio.sleep(PERIOD)
+            await self.look()
+
+    async def look(self) -> None:
+        """What is there now; what is newly missing is in the log too."""
+        agent = self._agent
+        if self._traffic is None:
+            self._traffic = await asyncio.to_thread(doctor.traffic)
+        findings = doctor.survey(agent.machine, agent.cgroups, self._state, self._traffic)
+        missing = {one for one in findings if not one.available}
+        for one in findings:
+            if one in missing - self._missing:
+                log.warning("%s: %s: %s", one.name, one.how, one.cost)
+        self._missing = missing
+        await self._write(doctor.condition(findings))
+
+    async def _write(self, wanted: dict[str, str]) -> None:
+        node = self._agent.node
+        if node is None:
+            return
+        there = (one for one in node.status.conditions if one.type == wanted["type"])
+        known = next(there, NodeCondition())
+        if all(getattr(known, name) == wanted[name] for name in TOLD):
+            return
+        now = stamp(time.time())
+        changed = known.status != wanted["status"]
+        moments = {
+            "lastTransitionTime": now if changed else known.last_transition_time,
+            "lastHeartbeatTime": now,
+        }
+        try:
+            await self._agent.client.patch(
+                NODE,
+                self._agent.settings.node_name,
+                {"status": {"conditions": [{**wanted, **moments}]}},
+                type="strategic",
+                subresource="status",
+            )
+        except (ApiError, TransportError) as error:
+            log.warning("the node's condition %s is not written: %s", wanted["type"], error)
