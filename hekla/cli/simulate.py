@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 FORMATS = ("swf", "openb", "recording", "yaml")
 _ENDINGS = {".swf": "swf", ".csv": "openb"}
+MOST_IGNORED = 5
+"""Messages of a policy that are shown."""
 OUTPUTS = ("table", "csv", "json", "html", "svg")
 
 
@@ -138,6 +140,9 @@ def _run(arguments: Namespace) -> int:
         runs, found = [run for run, _ in estimated], [one for _, one in estimated]
     else:
         runs, found = simulate(workload, policies, until, progress, period), []
+    for policy, run in zip(names, runs):
+        for ignored in run.ignored[:MOST_IGNORED]:
+            print(f"note: {policy}: {ignored}", file=sys.stderr)
     if arguments.output == "csv":
         print(report.as_csv(names, runs), end="")
         return 0
@@ -241,7 +246,7 @@ def read_text(path: Path) -> str:
     try:
         if data[:2] == b"\x1f\x8b":
             data = gzip.decompress(data)
-        return data.decode()
+        return data.decode("utf-8-sig")
     except (EOFError, gzip.BadGzipFile, UnicodeDecodeError) as error:
         raise InputError(f"{path}: it is no text, nor one that gzip packed: {error}") from error
 

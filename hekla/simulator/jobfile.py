@@ -10,13 +10,14 @@ import difflib
 import random
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 import yaml
 
 from hekla.api.text import durations, quantity, yamltext
 from hekla.api.trees import Tree
+from hekla.engine.framework.joborder import ORDERS
 from hekla.engine.model.resources import amounts
 from hekla.simulator import network, workload
 from hekla.simulator import work as model
@@ -29,6 +30,13 @@ from hekla.simulator.workload import (
     queue,
 )
 
+OBJECTS = (
+    "Node", "Queue", "PriorityClass", "Namespace", "HyperNode", "Numatopology", "Reservation", "ResourceQuota",
+    "PodDisruptionBudget", "ConfigMap", "Service", "ReplicationController", "ReplicaSet", "StatefulSet",
+    "PersistentVolume", "PersistentVolumeClaim", "StorageClass", "CSINode", "CSIDriver", "CSIStorageCapacity",
+    "ResourceClaim", "ResourceSlice", "DeviceClass",
+)  # fmt: skip
+"""Kinds that a scheduler reads, besides those of jobs."""
 Duration = str | int | float
 """`1h30m`, or a number of seconds."""
 
@@ -149,7 +157,15 @@ def read(text: str, name: str, seed: int = 0) -> Workload:
         cluster += reader.nodes(one, ("nodes", number))
     for number, one in enumerate(whole.queues):
         made = reader.convert(one, Queue, ("queues", number))
+        if made.order and made.order not in ORDERS:
+            known = ", ".join(ORDERS)
+            reader.refuse(("queues", number, "order"), f"order = {made.order!r}: one of {known}")
         cluster.append(queue(made.name, made.order, made.spec))
+    for number, one in enumerate(whole.objects):
+        kind = one.get("kind") if isinstance(one, Mapping) else None
+        if kind not in OBJECTS:
+            known = ", ".join(OBJECTS)
+            reader.refuse(("objects", number, "kind"), f"kind = {kind!r}: one of {known}")
     cluster += whole.objects
     if cluster and not any(one.get("kind") == "Queue" for one in cluster):
         cluster.append(queue("default"))
@@ -181,6 +197,8 @@ class _Reader:
                 msgspec.convert(value, one.type)
             except msgspec.ValidationError as error:
                 why = str(error).split(" - at ")[0].lower()
+                if get_origin(one.type) is Literal:
+                    why = f"one of {', '.join(get_args(one.type))}"
                 self.refuse((*path, one.encode_name), f"{one.encode_name} = {value!r:.80}: {why}")
         return msgspec.convert(tree, kind)
 
@@ -193,6 +211,10 @@ class _Reader:
         for key, value in (("pods", one.pods), ("count", one.count)):
             if value < 1:
                 self.refuse((*path, key), f"{key} = {value}: a whole number from 1 up")
+        if one.arrivals == "poisson" and one.count > 1 and not every:
+            self.refuse(
+                (*path, "arrivals"), "arrivals = 'poisson': every says the mean time between two"
+            )
         if not 0 <= one.sigma <= 10:
             self.refuse((*path, "sigma"), f"sigma = {one.sigma:g}: a number from 0 to 10")
         roles = [self.role(each, (*path, "roles", at)) for at, each in enumerate(one.roles)]
@@ -287,7 +309,8 @@ class _Reader:
         one: Work = self.convert(tree, Work, path)
         names = [role.name for role in roles] or [""]
         if one.role not in ("", *names):
-            self.refuse((*path, "role"), f'role = "{one.role}": there are: {", ".join(names)}')
+            known = ", ".join(names) if roles else "no roles"
+            self.refuse((*path, "role"), f'role = "{one.role}": there are: {known}')
         models = {
             "together": one.together,
             "speed": one.speed,

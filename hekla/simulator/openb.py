@@ -8,7 +8,7 @@ https://github.com/alibaba/clusterdata/tree/master/cluster-trace-gpu-v2023
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from hekla.api.trees import Json, Tree
 from hekla.simulator.workload import InputError, SimulatedJob, Workload, microseconds, node, queue
@@ -65,8 +65,12 @@ def _times(row: dict[str, str], name: str, at: int) -> tuple[int, int]:
 def read_nodes(lines: Iterable[str], name: str) -> list[Tree]:
     """The nodes with their cards, and a queue.  Raises InputError."""
     nodes: list[Tree] = []
+    seen: set[str] = set()
     for at, row in _rows(lines, name, NODE_COLUMNS):
         count = _number(row, "gpu", name, at)
+        if row["sn"] in seen:
+            raise InputError.at(name, at, f'sn = "{row["sn"]}": it stands twice')
+        seen.add(row["sn"])
         room = {**_room(row, name, at), "pods": "1000"}
         made: Json = {}
         if count:
@@ -89,13 +93,16 @@ def read_nodes(lines: Iterable[str], name: str) -> list[Tree]:
 
 
 def _rows(
-    lines: Iterable[str], name: str, columns: Iterable[str]
+    lines: Iterable[str], name: str, columns: Sequence[str]
 ) -> Iterator[tuple[int, dict[str, str]]]:
     reader = csv.DictReader(lines)
+    key, *_ = columns
     missing = [one for one in columns if one not in (reader.fieldnames or ())]
     if missing:
         raise InputError.at(name, 1, f"columns are missing: {', '.join(missing)}")
     for row in reader:
+        if not row.get(key):
+            raise InputError.at(name, reader.line_num, f'{key} = "": a name')
         if None in row or None in row.values():
             raise InputError.at(
                 name, reader.line_num, f"a row has {len(reader.fieldnames or ())} values"

@@ -66,6 +66,8 @@ class Outcome:
     """Resource -> the part of it that was held, of the cluster over that time."""
     cycles: int
     problems: list[str]
+    waiting: dict[str, str]
+    """Of jobs that have come and not started, why not."""
     estimates: Accuracy | None = None
     """Where starts were estimated."""
     differences: Differences | None = None
@@ -91,6 +93,7 @@ def outcome(policy: str, run: Run) -> Outcome:
         },
         run.cycles,
         list(dict.fromkeys(run.problems)),
+        run.waiting,
     )
 
 

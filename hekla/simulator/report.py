@@ -22,6 +22,10 @@ CSV_COLUMNS = (
 )  # fmt: skip
 
 
+MOST_REASONS = 5
+"""Why jobs have not started, as far as the table tells."""
+
+
 def table(outcomes: Sequence[Outcome]) -> str:
     """The policies side by side: a line each, then a line for each queue where there are several."""
     rows: list[Sequence[str]] = [COLUMNS]
@@ -44,8 +48,22 @@ def table(outcomes: Sequence[Outcome]) -> str:
             lines += ["", *sentences(one.policy, one.differences)]
     for one in outcomes:
         lines += [f"{one.policy}: {problem}" for problem in one.problems]
+        lines += _waiting(one)
     lines += ["", "Times in seconds; slowdowns bounded at 10 s."]
     return "\n".join(lines) + "\n"
+
+
+def _waiting(one: Outcome) -> list[str]:
+    """Why jobs have not started, of the first of them for each that is told something else."""
+    if not one.waiting:
+        return []
+    count = len(one.waiting)
+    lines = ["", f"{one.policy}: {count:,} {'job has' if count == 1 else 'jobs have'} not started."]
+    told: dict[str, str] = {}
+    for key, why in one.waiting.items():
+        name = key.partition("/")[2]
+        told.setdefault(why.replace(name, ""), why or f"{name}: nothing is known of why.")
+    return lines + [f"  {why}" for why in list(told.values())[:MOST_REASONS]]
 
 
 def _estimates(outcomes: Sequence[Outcome]) -> list[str]:

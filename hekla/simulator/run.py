@@ -79,6 +79,10 @@ class Run:
     used: dict[str, float] = field(default_factory=dict)
     """Resource -> what was held, times the seconds that it was."""
     problems: list[str] = field(default_factory=list)
+    ignored: list[str] = field(default_factory=list)
+    """What jobs and queues ask for and the policy does not answer, or cannot be read."""
+    waiting: dict[str, str] = field(default_factory=dict)
+    """Of jobs that have come and not started, why not, by key."""
     acts: list[Act] = field(default_factory=list)
     """In the order in which they came."""
     by_key: dict[str, JobRun] = field(default_factory=dict)

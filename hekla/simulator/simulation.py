@@ -49,6 +49,8 @@ SERVING = frozenset(
 MOST_EDGES = 200
 """So many windows of reservations may open or close, or budgets be renewed, in a row while nothing
 else happens."""
+UNHEARD = frozenset(("Ignored", "UnknownWalltime", "UnknownJobOrder", "UnreadableAnnotation"))
+"""Reasons of events that tell of something that was asked for in vain."""
 MOST_CYCLES = 100
 """Cycles at one moment, after which the policy is taken to go in a circle."""
 
@@ -105,6 +107,10 @@ class Simulation:
         """Pods that have ended, of each job that goes on: they count for its minimum."""
         self._edges = 0
         """Moments at which the engine wanted to look again, since a pod started."""
+        self._why: dict[str, str] = {}
+        """Job -> why it waits, as it was told last."""
+        self._heard: set[str] = set()
+        """Messages of events that have been noted."""
         self._unfinished: set[str] = set()
         """Jobs that have lost a pod since the last cycle, and go on with the others."""
         for tree in workload.cluster:
@@ -144,6 +150,11 @@ class Simulation:
         if until is not None and moment is not None:
             self.now = until  # It was stopped: what runs has run until then.
         self.outcome.until = self.now
+        self.outcome.waiting = {
+            run.job.key: self._why.get(run.job.key, "")
+            for run in self.outcome.jobs
+            if run.started is None and run.job.submit <= self.now
+        }
         for one in self.pods.values():
             self._count_use(one)
         return self.outcome
@@ -207,6 +218,7 @@ class Simulation:
             decided = self._cycle()
             self.outcome.cycles += 1
             self.outcome.problems.extend(decided.problems)
+            self._listen(decided)
             if self.moments and self.moments[0] == self.now:
                 self.moments.popleft()
             acted = self._carry_out(decided)
@@ -217,6 +229,15 @@ class Simulation:
         self.outcome.problems.append(
             f"at {self.now / MICROSECONDS:.0f} s the policy binds and evicts without end"
         )
+
+    def _listen(self, decided: Decisions) -> None:
+        """What jobs and queues are told."""
+        for key, one in decided.explanations.items():
+            self._why[key] = one.text
+        for event in decided.events:
+            if event.reason in UNHEARD and event.message not in self._heard:
+                self._heard.add(event.message)
+                self.outcome.ignored.append(f"{event.kind} {event.key}: {event.message}")
 
     def _cycle(self) -> Decisions:
         return cycle(self.state, self.policy, self._clock())
@@ -530,7 +551,8 @@ class Simulation:
                 and job.priority_class not in self.state.job_table.priority_classes
             ):
                 raise InputError(
-                    f'job "{job.name}": priority class "{job.priority_class}" does not exist'
+                    f'job "{job.name}": priorityClass = "{job.priority_class}" does not exist; '
+                    f"there are: {', '.join(sorted(self.state.job_table.priority_classes)) or 'none'}"
                 )
             for name, amount in self._least(job).items():
                 if amount > total.get(name, 0.0) and name != "pods":

@@ -6,6 +6,7 @@ machine was.  https://www.cs.huji.ac.il/labs/parallel/workload/swf.html
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 
@@ -24,7 +25,10 @@ FIELDS = (
     "requested processors", "requested time", "requested memory", "status", "user", "group", "executable", "queue",
     "partition", "preceding job", "think time",
 )  # fmt: skip
-NUMBER, SUBMIT, RUN, ALLOCATED, REQUESTED, REQUESTED_TIME = 0, 1, 3, 4, 7, 8
+NUMBER, SUBMIT, RUN, ALLOCATED, REQUESTED, REQUESTED_TIME, STATUS = 0, 1, 3, 4, 7, 8, 10
+CANCELLED = 5
+PARTS = (2, 3, 4)
+"""Statuses of lines that tell of a part of a job; a line of its own tells of all of it."""
 USER, EXECUTABLE = 11, 13
 LEAST = REQUESTED_TIME + 1
 """Fields that a line has at least; some logs leave the last ones out."""
@@ -51,7 +55,7 @@ def read(
     """
     said: dict[str, int] = {}
     jobs: list[SimulatedJob] = []
-    left_out = 0
+    left_out = parts = 0
     for at, line in enumerate(lines, 1):
         if line.startswith(";"):
             if found := _HEADER.match(line):
@@ -59,7 +63,11 @@ def read(
             continue
         if not line.strip():
             continue
-        job = _job(line.split(), name, at, estimates, pod_processors)
+        numbers, words = _numbers(line.split(), name, at), line.split()
+        if len(numbers) > STATUS and numbers[STATUS] in PARTS:
+            parts += 1
+            continue
+        job = _job(numbers, words, name, at, estimates, pod_processors)
         if job is None:
             left_out += 1
         else:
@@ -68,10 +76,10 @@ def read(
         raise InputError(f"{name}: no line of it is a job that ran")
     processors = said.get("MaxProcs", 0)
     if processors <= 0:
-        processors = said.get("MaxNodes", 0)
-    if processors <= 0:
-        processors = int(max(job.processors for job in jobs))
-    notes = [f"{left_out} jobs that never ran are left out"] if left_out else []
+        processors = max(said.get("MaxNodes", 0), *(int(job.processors) for job in jobs))
+    notes = [f"jobs that never ran: {left_out}; left out"] if left_out else []
+    if parts:
+        notes.append(f"lines of parts of jobs (status 2 to 4): {parts}; left out")
     return Workload(jobs, machine(processors, pod_processors, order), notes)
 
 
@@ -86,10 +94,8 @@ def machine(processors: int, of_a_node: int = 0, order: str = "fifo") -> list[Tr
     return [*nodes, queue("default", order)]
 
 
-def _job(
-    words: list[str], name: str, at: int, estimates: str, pod_processors: int
-) -> SimulatedJob | None:
-    """The job of a line; None for one that never ran."""
+def _numbers(words: Sequence[str], name: str, at: int) -> list[float]:
+    """The fields of a line.  Raises InputError."""
     if not LEAST <= len(words) <= len(FIELDS):
         raise InputError.at(
             name, at, f"{len(words)} fields; a job has {len(FIELDS)} (at least {LEAST})"
@@ -98,12 +104,27 @@ def _job(
     for field, word in zip(FIELDS, words):
         try:
             numbers.append(float(word))
+            if not math.isfinite(numbers[-1]):
+                raise ValueError
         except ValueError:
             raise InputError.at(
                 name, at, f'{field} = "{word}": a number, -1 where it is unknown'
             ) from None
+    return numbers
+
+
+def _job(
+    numbers: Sequence[float],
+    words: Sequence[str],
+    name: str,
+    at: int,
+    estimates: str,
+    pod_processors: int,
+) -> SimulatedJob | None:
+    """The job of a line; None for one that never ran."""
     processors = numbers[REQUESTED] if numbers[REQUESTED] > 0 else numbers[ALLOCATED]
-    if numbers[RUN] < 0 or processors <= 0:
+    cancelled = len(numbers) > STATUS and numbers[STATUS] == CANCELLED
+    if numbers[RUN] < 0 or processors <= 0 or (cancelled and numbers[RUN] == 0):
         return None
     if numbers[SUBMIT] < 0:
         raise InputError.at(name, at, f"submit time = {words[SUBMIT]}: seconds, from 0 up")

@@ -73,6 +73,22 @@ def test_bad_input_is_an_error_before_anything_runs(
     assert "Traceback" not in told.err
 
 
+def test_who_has_not_started_and_what_is_ignored_is_told(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = "nodes: [{allocatable: {cpu: 2}}, {name: other, allocatable: {cpu: 2}}]\njobs:\n"
+    jobs += "- {name: wide, duration: 5, requests: {cpu: 3}}\n"
+    jobs += "- {name: high, duration: 5, requests: {cpu: 4}, priorityClass: top}\n"
+    jobs += "objects: [{kind: PriorityClass, metadata: {name: top}, value: 9}]\n"
+    (files / "jobs.yaml").write_text("\ufeff" + jobs)
+    assert main(["simulate", "jobs.yaml", "--policy", "one.yaml"]) == 0
+    told = capsys.readouterr()
+    assert "one: 2 jobs have not started.\n  wide needs 1 pod of cpu=3; 0 fit. 2 nodes:" in told.out
+    assert told.err.startswith(
+        "note: one: PodGroup simulated/high: The scheduler ignores priorityClassName (plugin priority)"
+    )
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True

@@ -39,7 +39,10 @@ def test_a_job_that_comes_again() -> None:
 
 def test_what_is_drawn_depends_on_the_seed_and_the_name() -> None:
     text = WHOLE + "  count: 400\n  every: 10s\n  arrivals: poisson\n  sigma: 0.5\n"
-    other = text + "- {name: b, duration: 1, requests: {cpu: 1}, count: 2, arrivals: poisson}\n"
+    other = (
+        text
+        + "- {name: b, duration: 1, requests: {cpu: 1}, count: 2, every: 1, arrivals: poisson}\n"
+    )
     one, same, beside, third = (
         [(job.submit, job.duration) for job in jobfile.read(given, "j", seed).jobs[:400]]
         for given, seed in ((text, 1), (text, 1), (other, 1), (text, 2))
@@ -60,7 +63,10 @@ def test_what_is_drawn_depends_on_the_seed_and_the_name() -> None:
         ("duration: 1m", "duration: 1m\n  pods: two", "j:6: jobs.0: pods = 'two': expected `int`, got `str`"),
         ("duration: 1m", "duration: 1m\n  minAvailable: 2", "j:6: jobs.0: minAvailable = 2: from 1 to pods = 1"),
         ("duration: 1m", "duration: 1m\n  sigma: -1", "j:6: jobs.0: sigma = -1: a number from 0 to 10"),
-        ("duration: 1m", "duration: 1m\n  arrivals: often", "j:6: jobs.0: arrivals = 'often': invalid enum value 'often'"),
+        ("duration: 1m", "duration: 1m\n  count: 2\n  arrivals: poisson", "j:7: jobs.0: arrivals = 'poisson': every says"),
+        ("jobs:", "queues: [{name: q, order: random}]\njobs:", "j:3: queues.0: order = 'random': one of strict-fifo, fifo, "),
+        ("jobs:", "objects: [{kind: Nod}]\njobs:", "j:3: objects.0: kind = 'Nod': one of Node, Queue, "),
+        ("duration: 1m", "duration: 1m\n  arrivals: often", "j:6: jobs.0: arrivals = 'often': one of regular, poisson"),
         ("cpu: 500m", "cpu: lots", "j:6: jobs.0.requests: cpu = 'lots': an amount such as 2, 500m or 8Gi"),
         ("  duration: 1m\n", "", 'j:4: jobs: "duration" is missing'),
         ("jobs:", "job:", 'j:3: key "job" does not exist; did you mean "jobs"?'),

@@ -66,3 +66,10 @@ def test_a_list_without_times_cannot_be_simulated() -> None:
     with pytest.raises(InputError) as error:
         openb.read(["name,cpu_milli,memory_mib,num_gpu,gpu_milli"], "p")
     assert str(error.value) == "p:1: columns are missing: creation_time, deletion_time"
+
+
+def test_names_stand_once_and_are_there() -> None:
+    with pytest.raises(InputError, match=r'nodes.csv:3: sn = "a": it stands twice'):
+        openb.read_nodes([*NODES[:2], NODES[1]], "nodes.csv")
+    with pytest.raises(InputError, match=r'pods.csv:2: name = "": a name'):
+        openb.read([PODS, ",1000,1024,0,0,,LS,Running,5,30,10"], "pods.csv")

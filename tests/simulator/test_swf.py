@@ -64,7 +64,7 @@ def test_processors_that_were_asked_for_come_first() -> None:
 def test_jobs_that_never_ran_are_left_out_and_counted() -> None:
     workload = swf.read([line(1), line(2, run=-1), line(3, processors=-1)], "a.swf")
     assert [job.name for job in workload.jobs] == ["job-00000001"]
-    assert workload.notes == ["2 jobs that never ran are left out"]
+    assert workload.notes == ["jobs that never ran: 2; left out"]
 
 
 @pytest.mark.parametrize(
@@ -72,6 +72,7 @@ def test_jobs_that_never_ran_are_left_out_and_counted() -> None:
     [
         ("1 2 3", "a.swf:2: 3 fields; a job has 18 (at least 9)"),
         (line(1).replace("60", "soon"), 'a.swf:2: run time = "soon": a number, -1 where it is unknown'),
+        (line(1).replace("60", "inf"), 'a.swf:2: run time = "inf": a number, -1 where it is unknown'),
         (line(1, submit=-5), "a.swf:2: submit time = -5: seconds, from 0 up"),
         ("", "a.swf: no line of it is a job that ran"),
     ],
@@ -80,3 +81,21 @@ def test_what_is_refused(text: str, said: str) -> None:
     with pytest.raises(InputError) as error:
         swf.read(["; a log", text], "a.swf")
     assert str(error.value) == said
+
+
+def test_parts_of_jobs_and_jobs_cancelled_at_once_are_left_out() -> None:
+    """A job that was interrupted has a line for all of it, and one for each part."""
+    whole = line(1, run=60)
+    part = whole.replace(" -1 1 1 1 ", " -1 3 1 1 ")
+    cancelled = line(2, run=0).replace(" -1 1 1 1 ", " -1 5 1 1 ")
+    workload = swf.read([whole, part, cancelled, line(3, run=0)], "a.swf")
+    assert [job.name for job in workload.jobs] == ["job-00000001", "job-00000003"]
+    assert workload.notes == [
+        "jobs that never ran: 1; left out",
+        "lines of parts of jobs (status 2 to 4): 1; left out",
+    ]
+
+
+def test_a_machine_of_which_nodes_alone_are_known_has_room_for_every_job() -> None:
+    workload = swf.read(["; MaxProcs: -1", "; MaxNodes: 8", line(1, processors=12)], "a.swf")
+    assert workload.cluster[0]["status"]["allocatable"]["cpu"] == "12"
