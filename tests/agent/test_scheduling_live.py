@@ -4,6 +4,7 @@ goes where the node is needed; pods go where the processors of one NUMA node are
 from __future__ import annotations
 
 import asyncio
+import random
 import re
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import pytest_asyncio
 import yaml
 
 from hekla.agent.numatopology import TopologyReporter
-from hekla.agent.own_node import EVICTING_TAINT
+from hekla.agent.own_node import EVICTING, EVICTING_TAINT
 from hekla.api import crds, nodeinfo, scheduling
 from hekla.api.kubernetes import core
 from hekla.api.kubernetes.apiextensions import CUSTOM_RESOURCE_DEFINITION
@@ -69,12 +70,13 @@ class Cluster:
         # Nobody is here to take off the taint that a new node has.
         await self.client.patch(core.NODE, name, {"spec": {"taints": None}})
 
-    async def pod(self, name: str, resources: Json, **annotations: str) -> None:
-        """A pod that asks for these resources and is limited to them."""
+    async def pod(self, name: str, resources: Json, node: str = "", **annotations: str) -> None:
+        """A pod that asks for these resources and is limited to them; placed already, or not."""
         body = {
             "metadata": {"name": name, "namespace": "default", "annotations": annotations},
             "spec": {
                 "schedulerName": "volcano",
+                "nodeName": node or None,
                 "automountServiceAccountToken": False,
                 "containers": [
                     {"name": "c", "image": "i", "resources": {"limits": resources, "requests": resources}}
@@ -241,6 +243,68 @@ async def test_offline_work_comes_and_goes(cluster: Cluster, tmp_path: Path) -> 
         assert "forbidden" not in agent.log.read_text()
     finally:
         agent.close()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(90)
+async def test_an_agent_that_is_killed_again_and_again_evicts_once_and_leaves_no_taint(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    client = cluster.client
+    await cluster.node("killed", 8, GIB, **{"volcano.sh/oversubscription": "true"})
+    root = Trees(tmp_path / "fs" / "cgroup").cgroups.root / "kubepods"
+    for part in ("", "burstable", "besteffort"):
+        (root / part / "cpu.stat").write_text("usage_usec 1000\n")
+    memory = root / "memory.stat"
+    memory.write_text(f"anon {GIB}\nfile 0\nkernel 0\n")
+    pods = {f"kill-{number}" for number in range(12)}
+    for name in pods:
+        await cluster.pod(name, {}, node="killed", **{"volcano.sh/qos-level": "BE"})
+    chance = random.Random(388)
+    agent = AgentProcess(
+        tmp_path, cluster.server, "--sampling-interval=50ms", node="killed"
+    ).start()
+    cluster.logs.append(agent.log)
+    try:
+        for _ in range(5):
+            left = len(pods & await names_of(client))
+            await asyncio.to_thread(agent.get, "/healthz")
+
+            async def fewer(left: int = left) -> bool:
+                return len(pods & await names_of(client)) < left or not left
+
+            await cluster.until("one more is evicted", fewer)
+            await asyncio.sleep(chance.random() / 10)  # somewhere in the next two rounds
+            agent.kill()
+            agent.start()
+
+        async def all_gone() -> bool:
+            return not pods & await names_of(client)
+
+        await cluster.until("all offline pods are evicted", all_gone)
+        memory.write_text("anon 1000\nfile 0\nkernel 0\n")
+
+        async def thawed() -> bool:
+            node = await client.get(core.NODE, "killed")
+            calm = any(
+                one.type == EVICTING and one.status == "False" for one in node.status.conditions
+            )
+            return calm and EVICTING_TAINT.key not in {taint.key for taint in node.spec.taints}
+
+        await cluster.until("the node takes pods again", thawed)
+        events = (await client.list(core.EVENT, "default")).items
+        evicted = [
+            one for one in events if one.reason == "Evicted" and one.involved_object.name in pods
+        ]
+        assert len(evicted) <= len(pods) and {one.count for one in evicted} == {1}
+    finally:
+        agent.close()
+
+
+async def names_of(client: Client) -> set[str]:
+    return {
+        pod["metadata"]["name"] for pod in (await client.list(core.POD.untyped, "default")).items
+    }
 
 
 async def test_a_pod_goes_where_one_numa_node_has_its_processors(
