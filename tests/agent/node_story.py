@@ -189,14 +189,16 @@ class NodeStory:
                 return one.status, one.reason, one.message
         return None
 
-    async def told(self, name: str) -> list[tuple[str, str, str]]:
-        """Events about an object."""
-        await self.recorder.close()  # writes what waits
-        self.recorder._closing = False
-        listing = await self.client.list(
-            core.EVENT, "default", fields=f"involvedObject.name={name}"
-        )
-        return [(one.type, one.reason, one.message) for one in listing.items]
+    async def told(self, name: str, reason: str) -> list[tuple[str, str]]:
+        """Type and message of the events about an object with this reason, once there are any."""
+        deadline = time.monotonic() + PATIENCE
+        about = f"involvedObject.name={name}"
+        while True:
+            events = (await self.client.list(core.EVENT, "default", fields=about)).items
+            if found := [(one.type, one.message) for one in events if one.reason == reason]:
+                return found
+            assert time.monotonic() < deadline, [(one.reason, one.message) for one in events]
+            await asyncio.sleep(0.005)
 
 
 def machine_of(directory: Path) -> Machine:
