@@ -59,6 +59,8 @@ class Reloader:
         self._pod = pod
         self._first = first
         self._own: Any = None
+        self._newest: core.ConfigMap | None = None
+        """The last that there was."""
         self._changed = asyncio.Event()
         self._config_map: Cache[core.ConfigMap] = Cache(
             agent.client, core.CONFIG_MAP, namespace=namespace, fields=f"metadata.name={NAME}"
@@ -80,14 +82,19 @@ class Reloader:
                 f"ConfigMap {self._where} cannot be read: {error or 'too slow'}"
             ) from None
         try:
-            document, _ = read(found.data.get(KEY, ""))
+            document, _ = self._read(found)
         except ConfigurationError as error:
             raise StartError(
-                f"failed to unmarshal old configMap data: {error} (key {KEY} of ConfigMap {self._where})"
+                f"failed to unmarshal old configMap data: {error} (ConfigMap {self._where})"
             ) from None
         if document.global_config is None:
             raise StartError("empty glaobal config")
         await self._complete(found, document, document.global_config)
+
+    def _read(self, found: core.ConfigMap) -> tuple[Document, list[str]]:
+        if KEY not in found.data:
+            raise ConfigurationError(f"ConfigMap {self._where} has no key {KEY}")
+        return read(found.data[KEY])
 
     @property
     def _where(self) -> str:
@@ -165,13 +172,13 @@ class Reloader:
 
     async def _reload(self) -> bool:
         """Whether the configuration is in force."""
-        node, found = self._agent.node, self._config_map.get(self._where)
+        node = self._agent.node
         if node is None:
             log.info("node %s is not there yet", self._agent.settings.node_name)
             return True
         try:
             document, unknown = (
-                read(found.data.get(KEY, "")) if found is not None else (DEFAULT_DOCUMENT, [])
+                self._read(self._newest) if self._newest is not None else (self._first, [])
             )
             config = merge(document, node.metadata.labels)
             if document.global_config is not None:
@@ -209,7 +216,11 @@ class Reloader:
             )
 
     def _document_changed(self, old: core.ConfigMap | None, new: core.ConfigMap | None) -> None:
-        if new is not None and (old is None or old.data != new.data):
+        if new is None:
+            log.warning("ConfigMap %s is gone; what it said stays in force", self._where)
+            return
+        self._newest = new
+        if old is None or old.data != new.data:
             self._changed.set()
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:

@@ -257,6 +257,17 @@ async def test_a_configuration_is_taken_over_or_refused(node: Node) -> None:
     await node.label(colocation=None)
     await node.says({(directory, CPU_IDLE): "0"})
 
+    await node.client.delete(core.CONFIG_MAP, NAME, NAMESPACE)
+    await node.until(
+        lambda: f"ConfigMap {NAMESPACE}/{NAME} is gone" in node.agent.log.read_text(), lambda: ""
+    )
+    await node.label(colocation="true")
+    await node.says({(directory, CPU_IDLE): "1"})  # what it said stays in force
+    await node.client.create(
+        core.CONFIG_MAP.untyped, {"metadata": {"name": NAME}, "data": {"config": "{}"}}, NAMESPACE
+    )
+    await node.event("ConfigApplyFailed", f"ConfigMap {NAMESPACE}/{NAME} has no key {KEY}")
+
 
 @pytest.mark.parametrize(
     ("text", "message"),
