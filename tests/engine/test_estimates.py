@@ -237,3 +237,41 @@ def test_a_limit_of_jobs_holds_for_those_that_start_meanwhile() -> None:
     found, _ = estimates(of)
     assert found["a1"].latest and not found["a2"].latest
     assert found["a2"].at == pytest.approx(found["a1"].at + 1800, abs=30)
+
+
+def test_who_waits_for_a_reservation_is_told_that_it_is_one() -> None:
+    of = world()
+    of.nodes("n1", cpu=8)
+    of.state.upsert_other(
+        "Reservation",
+        {
+            "metadata": {"name": "nightly", "uid": "r1"},
+            "spec": {
+                "nodes": {"names": ["n1"]},
+                "window": {"start": stamp(of.now + 1200), "end": stamp(of.now + 1800)},
+                "owners": {"users": ["anna"]},
+            },
+        },
+    )
+    of.job("long", cpu=4, annotations={**BEN, **HOUR})
+    of.job("hers", cpu=8, annotations={**ANNA, **SHORT, "hekla.io/reservation": "nightly"})
+    of.job("his", cpu=8, annotations={**BEN, "hekla.io/reservation": "nightly"})
+    found, because = estimates(of)
+    assert because["long"] == (
+        "it needs 1 pod of cpu=4 at once, and nodes that have room now are reserved before it would end"
+    )
+    assert found["hers"].at == pytest.approx(1200) and found["hers"].why is Why.RESERVATION
+    assert because["hers"] == "it runs in the windows of reservation nightly, which it names"
+    assert "his" not in found, "it is not his"
+
+
+def test_pods_of_several_templates_that_have_room_alone_are_named_together() -> None:
+    of = world()
+    of.nodes("n1", cpu=8)
+    of.job("runs", cpu=3, on=["n1"], phase="Running", annotations=HOUR)
+    of.job("wide", pods=1, min_available=2, cpu=4, annotations=HOUR)
+    of.pod("wide-ps", job="wide", cpu=2)
+    _, because = estimates(of)
+    assert because["wide"] == (
+        "it needs 1 pod of cpu=4 and 1 pod of cpu=2 at once, and not all of them have room beside each other"
+    )

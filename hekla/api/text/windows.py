@@ -159,7 +159,11 @@ def _schedule(text: str, zone: str) -> Cron:
 def _check_apart(series: Windows) -> None:
     """Windows of one series do not run into each other."""
     assert series.schedule is not None
-    start = series.schedule.next(0.0)
+    start = series.schedule.next(max(series.first - 1.0, 0.0))
+    if start is None or start >= series.last:
+        raise ValueError(
+            "spec.window.schedule: it opens never, as no such day comes between start and end"
+        )
     for _ in range(DAY_BY_DAY):
         following = None if start is None else series.schedule.next(start)
         if start is None or following is None:

@@ -117,20 +117,20 @@ def _described(invocation: Invocation) -> Tree:
         window["start"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     window = {field: value for field, value in window.items() if value}
     try:
-        read_windows(window)
+        windows = read_windows(window)
+        if windows.next(time.time()) is None:
+            raise ValueError("spec.window: it has closed for the last time")
     except ValueError as error:
         raise CommandError(str(error)) from error
     nodes: Tree = {}
     if invocation.text("nodes"):
         nodes["names"] = _listed(invocation.text("nodes"))
     if invocation.text("selector"):
-        pairs = dict(pair.partition("=")[::2] for pair in _listed(invocation.text("selector")))
-        nodes["selector"] = {"matchLabels": pairs}
+        nodes["selector"] = {"matchLabels": _pairs(invocation, "selector", "disk=ssd,zone=b")}
     if invocation.number("count"):
         nodes["count"] = invocation.number("count")
     if invocation.text("resources"):
-        pairs = dict(pair.partition("=")[::2] for pair in _listed(invocation.text("resources")))
-        nodes["resources"] = pairs
+        nodes["resources"] = _pairs(invocation, "resources", "cpu=4,memory=8Gi")
     owners = {field: _listed(invocation.text(field)) for field in ("queues", "users", "jobs")}
     return {
         "apiVersion": KIND.api_version,
@@ -144,6 +144,17 @@ def _described(invocation: Invocation) -> Tree:
             **({"overlap": True} if invocation.on("overlap") else {}),
         },
     }
+
+
+def _pairs(invocation: Invocation, flag: str, example: str) -> dict[str, str]:
+    """What a flag gives to names.  Raises CommandError."""
+    pairs = {}
+    for one in _listed(invocation.text(flag)):
+        name, equals, value = (word.strip() for word in one.partition("="))
+        if not (name and equals) or any(word in name for word in " !()"):
+            raise CommandError(f'--{flag} = "{invocation.text(flag)}": pairs such as {example}')
+        pairs[name] = value
+    return pairs
 
 
 def _listed(text: str) -> list[str]:

@@ -12,6 +12,7 @@ from hekla.engine.actions.waiting_jobs import WaitingJobs
 from hekla.engine.estimates.snapshot import Reading
 from hekla.engine.explain.amounts import describe
 from hekla.engine.explain.explanation import called
+from hekla.engine.framework.joborder import waits
 from hekla.engine.model.resources import EPSILON, PODS
 from hekla.engine.model.tasks import Job
 from hekla.engine.placement.forecast import NOBODY, Forecast, Snapshot, Start, Why
@@ -60,6 +61,8 @@ class Estimation:
         """Job -> its estimate."""
         self._reading = Reading(session, session.now if now is None else now)
         self._rows: dict[str, int] = {}
+        self._names: dict[str, str] = {}
+        """Job -> the reservation that it names, in whose window it starts."""
 
     def run(self) -> dict[str, StartEstimate]:
         """All of it at once."""
@@ -70,6 +73,7 @@ class Estimation:
     def steps(self) -> Iterator[None]:
         """Read the state, which has to stay as the cycle left it until `is_read`; the rest goes by a
         copy."""
+        self._starts_in_windows()
         yield from self._reading.steps()
         if not self.is_read:
             return
@@ -99,6 +103,16 @@ class Estimation:
                 at, latest, why, self._called(start.after), self._called(behind)
             )
 
+    def _starts_in_windows(self) -> None:
+        state = self.session.state
+        for key in state.reservations.named:
+            job = state.active.get(key)
+            if job is None or not waits(job):
+                continue
+            if (opens := state.reservations.opens_to(job)) is not None:
+                self._names[key] = opens[0]
+                self.found[key] = StartEstimate(opens[1], False, Why.RESERVATION, "", "")
+
     @property
     def is_read(self) -> bool:
         """False at the end too, where the state did not stay as it was: nothing is found then."""
@@ -119,6 +133,8 @@ class Estimation:
     def because(self, key: str) -> str:
         """In words, what the job waits for now; it begins in small letters and ends
         without a full stop."""
+        if key in self._names:
+            return f"it runs in the windows of reservation {self._names[key]}, which it names"
         found, row = self.found[key], self._rows[key]
         job = self._reading.jobs[row]
         if found.why is Why.LIMIT:
@@ -141,15 +157,31 @@ class Estimation:
     def _room(self, row: int) -> str:
         """Of which resource too few nodes have enough now."""
         snapshot = self._snapshot
-        kind, need = int(snapshot.shape[row]), int(snapshot.need[row])
-        asked, mask = snapshot.asked[kind], snapshot.masks[kind]
-        space = self.session.state.nodes.space
+        parts = snapshot.parts.get(row) or [(int(snapshot.shape[row]), int(snapshot.need[row]))]
+        for kind, need in parts:
+            if said := self._room_of(kind, need):
+                return said
+        pods = " and ".join(self._pods(kind, need) for kind, need in parts)
+        if snapshot.closures:
+            return f"it needs {pods} at once, and nodes that have room now are reserved before it would end"
+        return f"it needs {pods} at once, and not all of them have room beside each other"
+
+    def _pods(self, kind: int, need: int) -> str:
+        """So many pods of a class, in words."""
+        space, asked = self.session.state.nodes.space, self._snapshot.asked[kind]
         request = {
             name: float(asked[column])
             for column, name in enumerate(space.names[: len(asked)])
             if asked[column] > 0 and name != PODS
         }
-        pods = f"{need} {'pod' if need == 1 else 'pods'} of {describe(request)}"
+        return f"{need} {'pod' if need == 1 else 'pods'} of {describe(request)}"
+
+    def _room_of(self, kind: int, need: int) -> str:
+        """The same of one class; empty where so many pods of it have room."""
+        snapshot = self._snapshot
+        asked, mask = snapshot.asked[kind], snapshot.masks[kind]
+        space = self.session.state.nodes.space
+        pods = self._pods(kind, need)
         if not mask.any():
             return f"no node may have its {pods}"
         fits = np.where(mask, MANY, 0.0)
@@ -160,6 +192,8 @@ class Estimation:
             if (alone * mask).sum() < need:
                 short.append(space.names[column])
         count = int(fits.sum())
+        if count >= need:
+            return ""
         lacking = " and ".join(short) or "room in one place"
         usable = int(mask.sum())
         where = "" if mask.all() else f" on {_nodes(usable)} that it may use"

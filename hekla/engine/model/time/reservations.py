@@ -320,6 +320,14 @@ class Reservations:
         own = self.by_name.get(named)
         return bool(named) and (own is None or not self._open_to(own, owned))
 
+    def opens_to(self, job: Job) -> tuple[str, float] | None:
+        """The reservation that the job names, and when it opens to it; None where it is open, or never
+        opens to that job."""
+        owned, named, _ = self.standing(job)
+        own = self.by_name.get(named)
+        window = None if own is None or named not in owned else own.window(self.now)
+        return None if window is None or window.start <= self.now + SOON else (named, window.start)
+
     def evicts(self, name: str) -> bool:
         """Whether there is still a reservation of this name that evicts who is in its way."""
         one = self.by_name.get(name)
