@@ -39,7 +39,10 @@ def test_the_agent_is_told_where_its_kubelet_s_groups_are(tmp_path: Path) -> Non
     assert f"--kube-cgroup-root={root}" in agent.arguments
     assert "--healthz-port=9002" in agent.arguments
     assert "--idle-best-effort=yes" in agent.arguments
-    assert dict(agent.environment) == {"KUBELET_ROOT_DIR": str(cluster.pods)}
+    assert dict(agent.environment) == {
+        "KUBELET_ROOT_DIR": str(cluster.pods),
+        "POD_NETWORK": str(cluster.pods / "network.json"),
+    }
     assert "--cgroups-per-qos" in programs["kubelet"].arguments
     without = {program.name: program for program in cluster.programs(Settings())}
     assert "agent" not in without and "--cgroups-per-qos" not in without["kubelet"].arguments

@@ -235,7 +235,9 @@ class Regulator:
             self._search_at = min(again, self._resync_at)
         self._tell(
             {shaped[name]: why for name, why in refused.items()}
-            | dict.fromkeys(lost, "its interface is not found")
+            | dict.fromkeys(
+                lost if self._tries >= QUICK_TRIES else (), "its interface is not found"
+            )
         )
 
     def _tell(self, refused: dict[str, str]) -> None:

@@ -446,7 +446,10 @@ class Cluster:
                 f"--healthz-port={settings.metrics_port + 2 if settings.metrics_port else 0}",
             ),
             after="kubelet",
-            environment=(("KUBELET_ROOT_DIR", str(self.pods)),),
+            environment=(
+                ("KUBELET_ROOT_DIR", str(self.pods)),
+                ("POD_NETWORK", str(self.pods / "network.json")),
+            ),
         )
 
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import json
 import re
 import sys
+import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,8 +19,8 @@ from hekla.api.kubernetes.core import CONFIG_MAP, NODE, POD
 from hekla.kube.client import Client
 from hekla.local.kubelet.runtime.isolation import detect
 from tests.agent.network.links import links, ours
-from tests.agent.process import AgentProcess
 from tests.local.home import Home, ask, home, until
+from tests.ports import adjacent_ports
 
 __all__ = ["links"]
 
@@ -43,21 +43,25 @@ SEND = (
 
 
 class Cluster:
-    """A local cluster with an agent of its node."""
+    """A local cluster with the colocation agent."""
 
-    def __init__(self, own: Home, directory: Path) -> None:
+    def __init__(self, own: Home, port: int) -> None:
         self.own = own
-        self.place = ""
+        self.port = port
         self.node = str(ask(own, first_node))
-        self.directory = directory
 
-    def start_agent(self) -> AgentProcess:
-        found = until("pods have a network", lambda: list(self.own.state.rglob("network.json")))
-        self.place = str(found[0])
-        return AgentProcess(
-            self.directory, self.own.directory() / "kubeconfig", "--supported-features=NetworkQoS",
-            "--kube-pod-namespace=default", node=self.node, environment={"POD_NETWORK": self.place},
-        ).start()  # fmt: skip
+    @property
+    def place(self) -> str:
+        """Of the pods' network."""
+        (found,) = self.own.state.rglob("network.json")
+        return str(found)
+
+    def figure(self, name: str) -> float:
+        """A metric of the agent."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=5) as answer:
+            text = answer.read().decode()
+        (value,) = re.findall(rf"^hekla_agent_network_{name} (\S+)$", text, re.M)
+        return float(value)
 
     def run(self, name: str, script: str, *arguments: str, level: str = "") -> str:
         """A pod that runs; gives its address."""
@@ -94,36 +98,36 @@ async def first_node(client: Client) -> str:
 
 
 async def configure(client: Client) -> None:
-    document = json.dumps({"globalConfig": {"networkQosConfig": {"enable": True}}})
-    metadata = {"name": NAME, "namespace": "default"}
-    await client.create(CONFIG_MAP.untyped, {"metadata": metadata, "data": {KEY: document}})
-    marks = {
-        "labels": {"volcano.sh/colocation": "true"},
-        "annotations": {"volcano.sh/network-bandwidth-rate": str(RATE)},
-    }
+    document = {"globalConfig": {"networkQosConfig": {"enable": True}}}
+    marks = {"annotations": {"volcano.sh/network-bandwidth-rate": str(RATE)}}
     await client.patch(NODE.untyped, await first_node(client), {"metadata": marks})
+    data = {"data": {KEY: json.dumps(document)}}
+    await client.patch(CONFIG_MAP.untyped, NAME, data, "kube-system")
+
+
+async def turn_off(client: Client) -> None:
+    data = {"data": {KEY: json.dumps({"globalConfig": {}})}}
+    await client.patch(CONFIG_MAP.untyped, NAME, data, "kube-system")
 
 
 @pytest.fixture
-def cluster(links: object, tmp_path: Path) -> Iterator[Cluster]:
+def cluster(links: object) -> Iterator[Cluster]:
     if not detect().network:
         pytest.skip("this machine gives pods no network of their own")
     if why := unavailable(TrafficControl()):
         pytest.skip(f"this kernel does not shape traffic: {why}")
+    port = adjacent_ports(3)
     with home() as own:
-        own.good("up", "--nodes=1")
-        yield Cluster(own, tmp_path)
+        own.good("up", "--nodes=1", "--colocation", f"--metrics-port={port}")
+        yield Cluster(own, port + 2)
+        print(own.good("logs", "agent")[-3000:])  # which a failure shows
 
 
 @pytest.mark.slow
 def test_pods_of_a_cluster_share_the_way_out(cluster: Cluster) -> None:
     ask(cluster.own, configure)
     sink = cluster.run("sink", SINK)
-    agent = cluster.start_agent()
-
-    def figure(name: str) -> float:
-        (value,) = re.findall(rf"^hekla_agent_network_{name} (\S+)$", agent.get("/metrics"), re.M)
-        return float(value)
+    figure = cluster.figure
 
     def sends(limit: float) -> bool:
         return (
@@ -131,19 +135,14 @@ def test_pods_of_a_cluster_share_the_way_out(cluster: Cluster) -> None:
             and 0.5 * limit < figure("offline_bandwidth_bytes") < 1.2 * limit
         )
 
-    try:
-        cluster.run("offline", SEND, sink, level="BE")
-        until("offline pods have the high limit", lambda: sends(HIGH))
-        cluster.run("online", SEND, sink, level="LS")
-        until("offline pods have the low limit", lambda: sends(LOW))
-        assert figure("online_bandwidth_bytes") > 20e6
-        cluster.end("online")
-        until("offline pods have the high limit again", lambda: sends(HIGH))
-        assert figure("pods_unlimited") == 0
-        assert agent.stop() == 0
-        assert call(cluster.place, ours) == []
-    except AssertionError:
-        print(agent.log.read_text()[-3000:])
-        raise
-    finally:
-        agent.close()
+    cluster.run("offline", SEND, sink, level="BE")
+    until("offline pods have the high limit", lambda: sends(HIGH))
+    cluster.run("online", SEND, sink, level="LS")
+    until("offline pods have the low limit", lambda: sends(LOW))
+    assert figure("online_bandwidth_bytes") > 20e6
+    cluster.end("online")
+    until("offline pods have the high limit again", lambda: sends(HIGH))
+    assert figure("pods_unlimited") == 0
+    assert len(call(cluster.place, ours)) == 3
+    ask(cluster.own, turn_off)
+    until("nothing is left of it", lambda: not call(cluster.place, ours))

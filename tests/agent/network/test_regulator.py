@@ -119,6 +119,9 @@ def test_a_pod_that_is_not_found_is_told_and_looked_for_again(
     """At first in each round, for the kernel needs a moment to hear of it; then every second."""
     del node.addresses["10.0.0.2"]
     for number in range(10):
+        assert bool(regulator.refused) is (number >= 5), (
+            "it is not told before the kernel could know"
+        )
         regulator.look(10.0 + number / 10)
     assert node.did == [([], HIGH)] * 5
     assert regulator.refused == {"default/p2": "its interface is not found"}
