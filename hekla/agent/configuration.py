@@ -136,7 +136,7 @@ def read(text: str) -> tuple[Document, list[str]]:
     """A document, and the names in it that mean nothing.  Raises ConfigurationError."""
     try:
         tree = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"not JSON: {error}") from None
     if tree is None:
         return Document(), []

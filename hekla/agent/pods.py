@@ -146,11 +146,15 @@ def is_ready(pod: Pod) -> bool:
 
 
 def container_id(pod: Pod, container: str) -> tuple[str, str]:
-    """(runtime, id) of a container; both empty while it is not known."""
+    """(runtime, id) of a container; both empty while it is not known.  An id that would lead out of
+    the pod's directory is none."""
     for one in pod.status.container_statuses:
         if one.name == container:
-            runtime, _, identity = one.container_id.partition("://")
-            return (runtime, identity) if identity else ("", runtime)
+            runtime, separator, identity = one.container_id.rpartition("://")
+            if not separator:
+                runtime = ""
+            if "/" not in identity and identity not in (".", ".."):
+                return runtime, identity
     return "", ""
 
 

@@ -185,10 +185,10 @@ class Reloader:
                 validate(config)
             ignored = await self._agent.refresh(config)
         except ConfigurationError as error:
-            more = f"; {error.found}" if error.found else ""
-            self._agent.metrics.applied(False)
-            self._say("Warning", "ConfigApplyFailed", f"Failed to apply config({error}){more}")
-            return False
+            return self._refused(f"({error}){f'; {error.found}' if error.found else ''}")
+        except Exception as error:  # a bug of ours, which must not end the others' work
+            log.exception("the configuration cannot be taken over")
+            return self._refused(f"({type(error).__name__}: {error})")
         if unknown:
             ignored.append(f"not known: {', '.join(unknown)}")
         if ignored:
@@ -196,6 +196,11 @@ class Reloader:
         self._agent.metrics.applied(True)
         self._say("Normal", "ConfigApplySuccess", "Successfully applied config")
         return True
+
+    def _refused(self, why: str) -> bool:
+        self._agent.metrics.applied(False)
+        self._say("Warning", "ConfigApplyFailed", f"Failed to apply config{why}")
+        return False
 
     def _say(self, type: Any, reason: str, message: str) -> None:
         log.log(logging.WARNING if type == "Warning" else logging.INFO, "%s", message)

@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 
 from hekla.agent import agent as module
+from hekla.agent import reload
 from hekla.agent.agent import Agent, PartError, Settings
 from hekla.agent.cgroups import CPU_IDLE
 from hekla.agent.configuration import ColocationConfig, ConfigurationError, merge, read
@@ -191,6 +192,32 @@ async def test_a_class_is_idle_where_its_kubelet_lets_it(
     world.agent.sync_pods()
     await world.until(lambda: world.agent.queue.idle)
     assert world.trees.says(root, CPU_IDLE) == idle
+
+
+async def test_a_part_with_a_bug_does_not_end_the_reloading(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = Named(Feature.EVICTION)
+    world.agent.parts.append(part)
+    broken = iter([OSError("no disk")])
+
+    async def refresh(config: ColocationConfig, active: bool) -> None:
+        for error in broken:
+            raise error
+        part.heard.append(active)
+
+    monkeypatch.setattr(part, "refresh", refresh)
+    monkeypatch.setattr(reload, "FIRST_RETRY", 0.01)
+    reloader = reload.Reloader(world.agent, "default")
+    await reloader.prepare()
+    task = asyncio.create_task(reloader.run())
+    await world.until(lambda: part.heard)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert await world.messages("n1", "ConfigApplyFailed") == [
+        "Failed to apply config(OSError: no disk)"
+    ]
+    await world.client.delete(core.CONFIG_MAP, reload.NAME, "default")
 
 
 async def test_a_pod_that_is_no_pod_does_not_end_the_agent(

@@ -63,6 +63,14 @@ def test_the_directory_of_a_container(driver: Driver, runtime: str, expected: st
     assert found.container(with_runtime(runtime), "c0") == expected
 
 
+@pytest.mark.parametrize("identity", ["../../x", "..", "a/b", ""])
+def test_no_id_leads_out_of_the_pod(identity: str) -> None:
+    found = Cgroups(Version.V2, Driver.CGROUPFS, Path("/sys/fs/cgroup"))
+    each = with_runtime("containerd")
+    each.status.container_statuses[0].container_id = f"containerd://{identity}"
+    assert found.container(each, "c0") == found.pod(each) == "kubepods/besteffort/poda-b"
+
+
 def test_the_directories_of_classes_and_of_an_unknown_container() -> None:
     found = Cgroups(Version.V1, Driver.CGROUPFS, Path("/c"), ("a", "b"))
     online = pod(qos_class="Guaranteed", uid="u")

@@ -183,6 +183,11 @@ def test_a_document_that_cannot_be_read(text: str, message: str) -> None:
     assert str(error.value) == message
 
 
+def test_a_document_that_is_too_deep_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="not JSON: maximum recursion depth"):
+        read("[" * 100_000)
+
+
 def test_a_name_in_another_case_is_taken_and_an_unknown_one_is_named() -> None:
     text = '{"GlobalConfig": {"cpuQoSConfig": {"Enable": true, "enabled": true}, "evictionConfig": {}}}'
     found, unknown = read(text)

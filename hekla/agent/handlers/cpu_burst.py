@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from hekla.agent.cgroups import CPU_BURST, CPU_QUOTA, UNLIMITED, Write
 from hekla.agent.handlers.context import Context
 from hekla.agent.pods import Pod, is_true
 from hekla.api import names
+
+MICROSECONDS = re.compile(r"[+]?[0-9]{1,18}")
 
 
 def writes(pod: Pod, context: Context) -> Iterator[Write]:
@@ -32,7 +35,4 @@ def writes(pod: Pod, context: Context) -> Iterator[Write]:
 def budget(pod: Pod) -> int:
     """Microseconds that a container may burst by; 0: its quota."""
     text = pod.metadata.annotations.get(names.QUOTA_BURST_TIME, "")
-    try:
-        return max(int(text), 0)
-    except ValueError:
-        return 0
+    return int(text) if MICROSECONDS.fullmatch(text) else 0

@@ -77,7 +77,7 @@ def ratios_of(text: str) -> Ratios:
     AnnotationError."""
     try:
         tree = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise AnnotationError(f"{names.COLOCATION_CONFIG} is no JSON: {error}") from None
     for field in ("memoryQos",):
         tree = tree.get(field) or {} if isinstance(tree, dict) else tree
