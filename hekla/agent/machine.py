@@ -13,7 +13,6 @@ from pathlib import Path
 class Machine:
     """The paths; those below /host are the machine's own where there is no /host."""
 
-    sys_fs: Path
     cgroup: Path
     """Where cgroups are mounted: of v1 a directory a controller."""
     kubelet_root: Path
@@ -45,7 +44,6 @@ def machine(environment: Mapping[str, str] = os.environ) -> Machine:
 
     sys_fs = path("SYS_FS_PATH", "/sys/fs")
     return Machine(
-        sys_fs=sys_fs,
         cgroup=sys_fs / "cgroup",
         kubelet_root=path("KUBELET_ROOT_DIR", "/var/lib/kubelet"),
         proc_stat=path("PROC_STAT_PATH", "/host/proc/stat"),

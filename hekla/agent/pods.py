@@ -49,12 +49,13 @@ class Container(Struct):
 
 
 class PodSpec(Struct):
+    """With everything that counts in what a pod requests."""
+
     containers: list[Container] = []
     init_containers: list[Container] = []
     overhead: dict[str, Any] = {}
     resources: Resources = msgspec.field(default_factory=Resources)
     priority: int | None = None
-    priority_class_name: str = ""
     host_network: bool = False
 
 
@@ -85,7 +86,6 @@ class Pod(Struct):
 
 
 class NodeSpec(Struct):
-    unschedulable: bool = False
     taints: list[Taint] = []
 
 

@@ -22,7 +22,9 @@ from hekla.agent.cgroups import (
     MEMORY_SOFT,
     PROCESSES,
     CgroupError,
+    Driver,
     File,
+    Version,
     Write,
 )
 from hekla.agent.features import Feature
@@ -452,12 +454,13 @@ def test_an_annotation_that_cannot_be_used_is_said(text: str, message: str) -> N
     assert ratios_of(json.dumps({"memoryQos": None})) == Ratios()
 
 
-@pytest.mark.parametrize("version", ["v1", "v2"])
+@pytest.mark.parametrize("driver", list(Driver))
+@pytest.mark.parametrize("version", list(Version))
 def test_applied_twice_and_undone_nothing_is_left(
-    version: str, request: pytest.FixtureRequest
+    version: Version, driver: Driver, tmp_path: Path
 ) -> None:
     """All handlers together, on a pod that uses all of them."""
-    trees: Trees = request.getfixturevalue(version)
+    trees = Trees(tmp_path, version, driver)
     marks = {BURST: "true", "volcano.sh/colocation-config": '{"memoryQos":{"highRatio":80}}'}
     each = trees.add(pod(level="BE", containers=[batch(500, 2000, GIB)], annotations=marks))
     context = trees.context(active=frozenset({Feature.CPU_QOS}))
@@ -475,7 +478,7 @@ def test_applied_twice_and_undone_nothing_is_left(
     }
     stays = {trees.cgroups.path("", file).name for file in (CPU_SHARE, CPU_QUOTA, MEMORY_LIMIT)}
     assert changed - {"memory.soft_limit_in_bytes"} == stays, "limits of batch resources stay"
-    if version == "v1":
+    if version is Version.V1:
         assert trees.says(trees.cgroups.pod(each), MEMORY_SOFT) == "-1"
     assert trees.says(trees.cgroups.container(each, "c0"), MEMORY_LIMIT) == str(GIB)
 
