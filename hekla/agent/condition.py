@@ -14,6 +14,7 @@ from pathlib import Path
 from hekla.agent import doctor
 from hekla.agent.agent import Agent
 from hekla.agent.doctor import Finding
+from hekla.agent.features import Feature
 from hekla.agent.pods import NODE
 from hekla.api.kubernetes.nodes import NodeCondition
 from hekla.api.text.times import stamp
@@ -44,11 +45,16 @@ class Condition:
             await self.look()
 
     async def look(self) -> None:
-        """What is there now; what is newly missing is in the log too."""
+        """What is there now; what is newly missing is in the log too.  Features that this process
+        does not support are none of its business."""
         agent = self._agent
-        if self._traffic is None:
+        left_out = set(Feature) - agent.settings.supports
+        if Feature.NETWORK_QOS in left_out:
+            self._traffic = Finding(Feature.NETWORK_QOS, False, "not tried")
+        elif self._traffic is None:
             self._traffic = await asyncio.to_thread(doctor.traffic)
-        findings = doctor.survey(agent.machine, agent.cgroups, self._state, self._traffic)
+        found = doctor.survey(agent.machine, agent.cgroups, self._state, self._traffic)
+        findings = [one for one in found if one.name not in left_out]
         missing = {one for one in findings if not one.available}
         for one in findings:
             if one in missing - self._missing:

@@ -15,6 +15,7 @@ from hekla.agent.agent import Agent
 from hekla.agent.cgroups import CPU_BURST, CPU_QOS, CPU_USAGE, MEMORY_QOS, MEMORY_STAT, File
 from hekla.agent.condition import Condition
 from hekla.agent.doctor import Finding
+from hekla.agent.features import DEFAULT, Feature
 from hekla.agent.machine import machine
 from hekla.agent.pods import Node
 from hekla.api.trees import Json
@@ -102,7 +103,7 @@ class Stub:
     def __init__(self, trees: Trees, tmp_path: Path) -> None:
         self.cgroups = trees.cgroups
         self.machine = machine({"SYS_FS_PATH": str(tmp_path)})
-        self.settings = SimpleNamespace(node_name="n1")
+        self.settings = SimpleNamespace(node_name="n1", supports=frozenset(Feature))
         self.node = Node()
         self.client = self
         self.written: list[Json] = []
@@ -131,3 +132,15 @@ async def test_the_condition_is_written_when_it_is_another(
     assert second["reason"] == "EverythingIsThere"
     assert second["lastTransitionTime"] == first["lastTransitionTime"], "it was True before"
     assert second["lastHeartbeatTime"] > first["lastHeartbeatTime"]
+
+
+async def test_what_the_process_does_not_support_is_not_missed(
+    v1: Trees, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As installed by default: neither memory.high, which v1 lacks, nor the right to shape traffic."""
+    give(v1, CPU_USAGE, MEMORY_STAT)
+    monkeypatch.setattr(module.doctor, "traffic", lambda: pytest.fail("it is tried"))
+    stub = Stub(v1, tmp_path)
+    stub.settings.supports = frozenset(DEFAULT)
+    await Condition(cast("Agent", cast("Any", stub)), tmp_path).look()
+    assert [(one["reason"], one["message"]) for one in stub.written] == [("EverythingIsThere", "")]
