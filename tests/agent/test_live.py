@@ -401,3 +401,23 @@ async def test_ratios_come_from_a_configuration_and_go_with_it(
             )
             if values[0] != "max":
                 await node.client.delete(kind, "calm", "default")
+
+
+@pytest.mark.slow(seconds=60)
+async def test_the_agent_outlives_its_api_server(
+    node: Node, shared_apiserver: ApiServerProcess
+) -> None:
+    """Killed under it, and back: what is set stays, and what is new is taken over."""
+    await node.label(colocation="true")
+    await node.store('{"globalConfig": {"cpuQosConfig": {"enable": true}}}')
+    offline = await node.create("offline", level="BE")
+    directory = node.trees.cgroups.pod(offline)
+    node.agent.start()
+    await node.says({(directory, CPU_IDLE): "1"})
+    shared_apiserver.kill()
+    assert node.agent.get("/healthz") == "ok"
+    assert node.trees.says(directory, CPU_IDLE) == "1"
+    shared_apiserver.start()
+    await node.stored()  # our client sees that its connections have gone
+    await node.configure(cpuQosConfig={"enable": False})
+    await node.says({(directory, CPU_IDLE): "0"})
