@@ -7,6 +7,7 @@ import json
 import shlex
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,10 @@ import yaml
 from tests.apiserver_process import ApiServerProcess
 from tests.cluster.api import Api, Tree
 from tests.deploy.accounts import AUDIT, refused
-from tests.deploy.chart import CHART, NAMESPACE, Helm
+from tests.deploy.chart import CHART, NAMESPACE, Chart, Helm
 from tests.kubernetes import programs
 from tests.kubernetes.processes import Processes
+from tests.ports import free_port
 
 pytestmark = programs.slow(90)
 
@@ -361,3 +363,68 @@ def what_users_do(site: Site, name: str) -> None:
             == 200
         )
         site.hypernodes_have([1] * count)
+
+
+AGENT = [
+    "scheduler_enable=false",
+    "controller_enable=false",
+    "admission_enable=false",
+    "colocation_enable=true",
+    "agent_supported_features=*",
+]
+
+
+def test_an_agent_works_in_a_pod_of_the_chart(site: Site, chart: Chart, tmp_path: Path) -> None:
+    """With the chart's mounts, user and capabilities; only what would be the node's own directories
+    and port is this test's."""
+    api, port = site.api, free_port()
+    api.post("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})  # it may be there
+    rendered = chart("basic.image_registry=registry.example.com/team", *AGENT)
+    for tree in rendered.trees:
+        if tree["metadata"]["name"].startswith("volcano-agent"):
+            if tree["kind"] == "DaemonSet":
+                settle(tree["spec"]["template"]["spec"], tmp_path, port)
+            create_or_leave(api, tree)
+    pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
+
+    def running() -> str:
+        for pod in api.get(pods, labelSelector="name=volcano-agent").tree["items"]:
+            if pod["status"].get("phase") == "Running":
+                return str(pod["metadata"]["name"])
+        return ""
+
+    name = site.until(running, site.state)
+
+    def told() -> bool:
+        events = api.get(f"/api/v1/namespaces/{NAMESPACE}/events").tree["items"]
+        return (name, "ConfigApplySuccess") in {
+            (one["involvedObject"]["name"], one["reason"]) for one in events
+        }
+
+    site.until(told, site.logs)
+    skipped = api.get(f"{pods}/{name}/log", container="volcano-agent-init").text
+    assert "skip vm/memcg_qos_enable" in skipped or Path("/proc/sys/vm/memcg_qos_enable").exists()
+    (node,) = api.get("/api/v1/nodes").tree["items"]
+    assert "ColocationReady" in {one["type"] for one in node["status"]["conditions"]}
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        assert b"hekla_agent_configuration_applied 1.0" in answer.read()
+    assert refused(site.audit_log) == [], "rights that the account lacks"
+    api.delete(f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/volcano-agent")
+    site.until(lambda: not running(), site.state)
+
+
+def settle(pod: Tree, place: Path, port: int) -> None:
+    """Directories that a node would have anyway, or gets, are in a directory of the test's."""
+    for volume in pod["volumes"]:
+        if volume["name"] in ("state", "kubelet", "cni", "cni-plugins"):
+            (place / volume["name"]).mkdir()
+            volume["hostPath"]["path"] = str(place / volume["name"])
+    pod["containers"][0]["args"].append(f"--healthz-port={port}")
+
+
+def create_or_leave(api: Api, tree: Tree) -> None:
+    version, namespace = tree["apiVersion"], tree["metadata"].get("namespace")
+    base = "/api/v1" if version == "v1" else f"/apis/{version}"
+    within = f"/namespaces/{namespace}" if namespace else ""
+    answer = api.post(f"{base}{within}/{tree['kind'].lower()}s", tree)
+    assert answer.status in (201, 409), answer
