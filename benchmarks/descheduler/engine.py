@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 
 from benchmarks.descheduler.cycle import NODES, NOW, PODS_EACH, node, pod
-from benchmarks.figure import Figure
+from benchmarks.figure import Aim, Figure
 from hekla.api.trees import Json
 from hekla.descheduler.plugins.draining import LANDS_BADLY
 from hekla.descheduler.reading import pod_of
@@ -16,6 +16,12 @@ from hekla.engine.tape import Frame
 
 COPY, QUESTION = "descheduler.engine_copy", "descheduler.engine_question"
 FIGURES = (COPY, QUESTION)
+AIMS = [
+    Aim(
+        COPY, "<= 5", "s", 8, "nodeFit: engine: the copy of what the scheduler knows, once a cycle"
+    ),
+    Aim(QUESTION, "<= 5", "ms", 8, "a question to it, refused and taken back"),
+]
 QUESTIONS = 100
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from heapq import heapify, heapreplace
 from statistics import pstdev
@@ -94,24 +94,38 @@ class Cluster:
 
     def least(self) -> int:
         """Evictions without which the nodes that are hot now stay hot."""
-        limits = completed({CPU: DEVIATION}, {CPU: DEVIATION}, deviation=True)
-        use = self.use()
-        found = loads(
-            [(node, {CPU: use[node.name]}) for node in self.tables.nodes.values()],
-            *limits,
-            deviation=True,
+        return least(
+            {
+                name: [self.used[key] for key in self.tables.on_node.get(name, ())]
+                for name in self.tables.nodes
+            }
         )
-        count = 0
-        for load in (one for one in found if one.classed() is Class.OVER):
-            over = load.usage[CPU] - load.high[CPU]
-            for cpu in sorted(
-                (self.used[key] for key in self.tables.on_node[load.node.name]), reverse=True
-            ):
-                if over <= 0:
-                    break
-                over -= cpu
-                count += 1
-        return count
+
+
+def least(used: Mapping[str, Sequence[float]]) -> int:
+    """The bound: for each hot node the number of its largest pods that bring it down to its limit.  `used`: node ->
+    millicores of its pods."""
+    limits = completed({CPU: DEVIATION}, {CPU: DEVIATION}, deviation=True)
+    found = loads(
+        [
+            (
+                Node(name, allocatable={CPU: CORES, MEMORY: 1.0, "pods": 110.0}),
+                {CPU: float(sum(pods))},
+            )
+            for name, pods in used.items()
+        ],
+        *limits,
+        deviation=True,
+    )
+    count = 0
+    for load in (one for one in found if one.classed() is Class.OVER):
+        over = load.usage[CPU] - load.high[CPU]
+        for cpu in sorted(used[load.node.name], reverse=True):
+            if over <= 0:
+                break
+            over -= cpu
+            count += 1
+    return count
 
 
 def measure(names: set[str]) -> Iterator[Figure]:

@@ -18,7 +18,8 @@ from pathlib import Path
 from hekla import __version__
 from hekla.api.text import schedule
 from hekla.api.text.schedule import Schedule, ScheduleError
-from hekla.descheduler.descheduler import COMPONENT, Descheduler, myself
+from hekla.descheduler.descheduler import COMPONENT, Descheduler, myself, own_namespace
+from hekla.descheduler.kept_memory import KeptMemory
 from hekla.descheduler.metrics import Metrics
 from hekla.descheduler.policy.policy import PolicyError
 from hekla.descheduler.policy.reader import read_file
@@ -114,6 +115,7 @@ async def work(daemon: Daemon) -> None:
     options = daemon.options
     await find_eviction_api(daemon.client)
     recorder = Recorder(daemon.client, COMPONENT)
+    home = own_namespace() or options.leader_elect_resource_namespace
     me = myself(options.leader_elect_resource_name, options.leader_elect_resource_namespace)
     descheduler = Descheduler(
         daemon.client,
@@ -122,10 +124,11 @@ async def work(daemon: Daemon) -> None:
         options.policy_config_file,
         dry_run=options.dry_run,
         me=me,
-        homes=(options.leader_elect_resource_namespace, *HOMES),
+        kept=KeptMemory(daemon.client, f"{options.leader_elect_resource_name}-memory", home),
+        homes=(home, *HOMES),
     )
     try:
-        await descheduler.informers.start()
+        await descheduler.start()
         notify.ready()
         await keep_on(descheduler, options, schedule_of(options))
     finally:

@@ -17,6 +17,7 @@ from hekla.api.trees import Json
 from hekla.descheduler.cycle import Usages, cycle
 from hekla.descheduler.evictions import Eviction, Outcome, Steps
 from hekla.descheduler.informers import Informers
+from hekla.descheduler.kept_memory import FORMER, Kept, KeptMemory
 from hekla.descheduler.memory import Memory
 from hekla.descheduler.metrics import Metrics
 from hekla.descheduler.policy.policy import Policy, PolicyError
@@ -54,10 +55,11 @@ class Descheduler:
         dry_run: bool = False,
         me: Json,
         homes: tuple[str, ...] = (),
+        kept: KeptMemory | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`me`: the object that events about the descheduler itself are about; `homes`: the namespaces in
-        which a scheduler may say where it is."""
+        which a scheduler may say where it is; `kept`: where what is to outlive this process is written."""
         self.client = client
         self.recorder = recorder
         self.metrics = metrics
@@ -66,9 +68,40 @@ class Descheduler:
         self.me = me
         self.homes = homes
         self.clock = clock
+        self.kept = kept
         self.informers = Informers(client, clock)
         self.memory = Memory()
+        self._noted = Kept()
+        """What was written last, or read."""
         self.sources = Sources(client, clock)
+
+    async def start(self) -> None:
+        """Follow the cluster, and know what a process before this one has left."""
+        await self.informers.start()
+        if self.kept is None:
+            return
+        self._noted = kept = await self.kept.read()
+        self.memory.returns.restore(kept.returns, kept.wishes)
+        broken_off = self.clock() - kept.evicting < FORMER
+        if broken_off:
+            log.warning(
+                "a descheduler before this one has not ended its cycle of %s; nodes are looked at after their next measurement",
+                stamp(kept.evicting),
+            )
+        self.informers.take_over(kept.settling, broken_off)
+
+    async def _note(self, evicting: float) -> None:
+        """Write down what is known, if it is not written: before the first eviction of a cycle that began
+        `evicting`, and after the last (0)."""
+        if self.kept is None or self.dry_run or (evicting and evicting == self._noted.evicting):
+            return
+        settling = {
+            node: at for node, at in self.informers.settling.items() if self.clock() - at < FORMER
+        }
+        kept = Kept(evicting, settling, *self.memory.returns.saved())
+        if kept != self._noted:
+            self._noted = kept
+            await self.kept.write(kept)
 
     async def cycle(self) -> Report | None:
         """Run one cycle; None where the policy cannot be used."""
@@ -106,7 +139,9 @@ class Descheduler:
                 eviction = next(steps) if answer is None else steps.send(answer)
             except StopIteration:
                 break
+            await self._note(began)
             answer = await self.evict(eviction, policy)
+        await self._note(0.0)
         if scheduler is not None:
             log.info("the scheduler was asked %d times where pods would land", scheduler.questions)
         await self._write_costs(report)
@@ -299,11 +334,15 @@ def warn_of_what_has_no_effect(policy: Policy) -> None:
             )
 
 
+def own_namespace() -> str:
+    """Of this process's pod; "" outside of a cluster."""
+    return os.environ.get("POD_NAMESPACE") or os.environ.get("KUBE_POD_NAMESPACE") or ""
+
+
 def myself(lease: str, namespace: str) -> Json:
     """The object that events about this process are about: its pod where the environment says which,
     else its lease."""
-    name = os.environ.get("HOSTNAME", "")
-    of = os.environ.get("POD_NAMESPACE") or os.environ.get("KUBE_POD_NAMESPACE")
+    name, of = os.environ.get("HOSTNAME", ""), own_namespace()
     if name and of:
         return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": of}}
     return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypedDict, cast
 
 from hekla.api import scheduling
@@ -200,6 +200,17 @@ class Informers:
         """The node uses less only when the pod has gone and somebody has measured again."""
         self._leaving[uid] = node
         self.settling[node] = self._clock()
+
+    def take_over(self, settling: Mapping[str, float], all_of_them: bool) -> None:
+        """After a process before this one: pods that are ending are waited for whoever evicted them; with
+        `all_of_them`, any node may have lost one just now."""
+        now = self._clock()
+        self.settling.update(settling)
+        if all_of_them:
+            self.settling.update(dict.fromkeys(self.tables.nodes, now))
+        for pod in self.tables.pods.values():
+            if pod.terminating and not pod.ended:
+                self._leaving[pod.uid] = pod.node
 
     def settle(self) -> None:
         """Before a cycle: nodes whose evicted pods are still ending have not settled."""

@@ -12,6 +12,14 @@ from typing import NamedTuple
 
 from hekla.descheduler.tables import Owner, Pod, Tables
 
+SavedTrace = tuple[str, str, str, str, float, int, float, bool]
+"""Namespace, kind and name of the owner, node; when one was evicted, returns, peace until, whether it was seen again."""
+SavedWish = tuple[str, str, str, float, int]
+"""Namespace, kind and name of the owner; when somebody wanted to evict its pods, and cycles since."""
+SAVED = 4000
+"""Of each: a ConfigMap has a megabyte."""
+FOR_GOOD = 1e12
+"""An end of peace that stands for none, because JSON has no inf."""
 MOST = 10_000
 """Owners and nodes that are remembered; of more, those that were wanted longest ago are forgotten."""
 FEW_CYCLES = 3
@@ -133,6 +141,35 @@ class Returns:
             self._traces[place] = trace
         while len(self._traces) > MOST:
             del self._traces[next(iter(self._traces))]
+
+    def saved(self) -> tuple[list[SavedTrace], list[SavedWish]]:
+        """What a process that starts later needs, the newest of it."""
+        traces = list(self._traces.items())[-SAVED:]
+        wishes = list(self._unrest.items())[-SAVED:]
+        return (
+            [
+                (
+                    place.namespace,
+                    *place.owner,
+                    place.node,
+                    trace.evicted,
+                    trace.returns,
+                    min(trace.until, FOR_GOOD),
+                    trace.seen,
+                )
+                for place, trace in traces
+            ],
+            [(namespace, *owner, one.wanted, one.cycles) for (namespace, owner), one in wishes],
+        )
+
+    def restore(self, traces: list[SavedTrace], wishes: list[SavedWish]) -> None:
+        """Know what an earlier process knew.  Pods of the last eviction are told by their age alone."""
+        for namespace, kind, name, node, evicted, returns, until, seen in traces:
+            place = Place(namespace, Owner(kind, name), node)
+            until = math.inf if until >= FOR_GOOD else until
+            self._traces[place] = Trace(evicted, returns, until, seen)
+        for namespace, kind, name, wanted, cycles in wishes:
+            self._unrest[namespace, Owner(kind, name)] = Unrest(wanted, cycles)
 
     def _want(self, pod: Pod, now: float) -> None:
         for place in _places(pod):

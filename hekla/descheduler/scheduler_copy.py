@@ -6,7 +6,7 @@ is made once a cycle, of a snapshot (decision 0374), and what has been evicted s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -110,6 +110,10 @@ class SchedulerCopy:
         """Whether the pod is this scheduler's to place."""
         tree = self._pods.get(pod.key)
         return tree is None or (tree.get("spec") or {}).get("schedulerName") in self._schedulers
+
+    def node_usage(self) -> Mapping[str, Tree]:
+        """What the scheduler knows of the use of nodes."""
+        return self._state.others.get("NodeUsage", {})
 
     def ask(self, pods: Sequence[Pod], better: Better) -> tuple[str, dict[str, str]]:
         """Why these pods, all at once, would not land better than where they are; or "", and where each

@@ -6,11 +6,13 @@ import math
 from dataclasses import replace
 from itertools import pairwise
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hekla.descheduler.evictions import Outcome
+from hekla.descheduler.kept_memory import Kept
 from hekla.descheduler.memory import Memory
 from hekla.descheduler.policy.policy import Policy, PolicyError
 from hekla.descheduler.reading import wishes_of
@@ -157,6 +159,20 @@ def test_a_cluster_without_changes_from_outside_settles(
     for _ in range(150):
         here.cycle(every)
     assert [here.cycle(every).names for _ in range(20)] == [[]] * 20
+
+
+def test_what_is_known_outlives_the_process() -> None:
+    here, another = one_stubborn(low()), one_stubborn(low())
+    for _ in range(2):
+        assert here.cycle(MINUTE).names == another.cycle(MINUTE).names
+    kept = msgspec.json.decode(
+        msgspec.json.encode(Kept(0.0, {"n1": 1.5}, *here.memory.returns.saved())), type=Kept
+    )
+    here.memory = Memory()
+    here.memory.returns.restore(kept.returns, kept.wishes)
+    for _ in range(5 * 60):
+        assert here.cycle(MINUTE).names == another.cycle(MINUTE).names
+    assert here.memory.returns.saved() == another.memory.returns.saved()
 
 
 # how long a node has to be hot

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import ssl
 import subprocess
@@ -12,7 +13,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ import pytest_asyncio
 from hekla.api import scheduling
 from hekla.api.kubernetes import core, policy
 from hekla.api.trees import Json
-from hekla.kube.errors import ApiError
+from hekla.kube.errors import ApiError, NotFound
 from hekla.podrules.profiles import DELETION_COST
 from tests.admission.process import install_kinds
 from tests.deploy import accounts
@@ -31,6 +32,7 @@ from tests.ports import free_port
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 METRICS = "/apis/metrics.k8s.io/v1beta1"
+KEPT, KEPT_AT = "vc-descheduler-memory", "volcano-system"
 HOT, MILD, COOL = "fake-0", "fake-1", "fake-2"
 
 POLICY = """
@@ -104,7 +106,18 @@ class Live:
     async def clear(self) -> None:
         for pod in (await self.cluster.client.list(POD, "default")).items:
             await self.cluster.client.delete(POD, pod["metadata"]["name"], "default", grace=0)
+        await self.kept(None)
         await self.used(HOT, 0)
+
+    async def kept(self, memory: Json | None) -> None:
+        """What a descheduler before has left; None for nothing."""
+        client, kind = self.cluster.client, core.CONFIG_MAP.untyped
+        if memory is None:
+            with suppress(NotFound):
+                await client.delete(kind, KEPT, KEPT_AT)
+            return
+        body = {"metadata": {"name": KEPT}, "data": {"memory": json.dumps(memory)}}
+        await client.create(kind, body, KEPT_AT)
 
     async def about_itself(self, reason: str) -> core.Event:
         """An event about the descheduler, which is no pod here: it is on its lease."""
@@ -336,6 +349,63 @@ async def test_a_gang_is_left_whole_as_soon_as_the_cluster_knows_gangs(live: Liv
         seen = descheduler.log.read_text().count("left 4 pods")
         await descheduler.counts("left 4 pods", seen + 3)
     assert len(await live.names()) == 6
+    await live.clear()
+
+
+async def test_who_was_killed_in_a_cycle_leaves_word(live: Live) -> None:
+    await live.skew("w")
+    await live.kept({"evicting": time.time()})
+    with live.descheduler(written(), "--once") as descheduler:
+        assert await descheduler.ended() == 0
+    said = descheduler.log.read_text()
+    assert "a descheduler before this one has not ended its cycle" in said
+    assert f"node {HOT} is not drained further before its next measurement" in said
+    assert "totalEvicted=0" in said, "what is measured may be from before"
+    await live.clear()
+
+
+@pytest.mark.slow(seconds=60)
+async def test_a_killed_one_is_taken_over_and_nothing_is_evicted_twice(live: Live) -> None:
+    for number in range(100):
+        await live.pod(f"k-{number}", HOT, "100m")
+    await live.pod("k-mild", MILD, "5")
+    await live.used(HOT, 10)
+    await live.used(MILD, 5)
+
+    def evicted(process: Process) -> list[str]:
+        return re.findall(r"Evicted pod: pod=default/(\S+)", process.log.read_text())
+
+    with live.descheduler(written(), "--descheduling-interval=200ms") as first:
+        deadline = time.monotonic() + PATIENCE
+        while not evicted(first) and time.monotonic() < deadline:
+            await asyncio.sleep(0.001)
+        first.process.kill()
+        first.process.wait(PATIENCE)
+        gone = evicted(first)  # the last one may not have been said any more
+    assert 0 < len(gone) < 19, "it was killed in its cycle"
+    with live.descheduler(written(), "--descheduling-interval=200ms") as second:
+        await live.used(HOT, 8)
+        quiet = second.log.read_text().count("totalEvicted=0")
+        await second.counts("totalEvicted=0", quiet + 3)
+        again = evicted(second)
+    assert again and not set(again) & set(gone)
+    assert len(await live.names()) == 81, "as many went as it takes from 100% to 80%"
+    await live.clear()
+
+
+async def test_a_return_is_known_to_the_next_run(live: Live) -> None:
+    await live.skew("n")
+    with live.descheduler(written(), "--once") as first:
+        assert await first.ended() == 0
+    await live.pod("n-back", HOT, "3")
+    await live.used(HOT, 9)
+    with live.descheduler(written(), "--once") as second:
+        assert await second.ended() == 0
+    assert "pods of ReplicaSet default/web on node fake-0 come back" in second.log.read_text()
+    found = await live.cluster.client.get(core.CONFIG_MAP.untyped, KEPT, KEPT_AT)
+    kept = json.loads(found["data"]["memory"])
+    ((*where, _, returns, _, seen),) = kept["returns"]
+    assert (where, returns, seen) == (["default", "ReplicaSet", "web", HOT], 1, True)
     await live.clear()
 
 
