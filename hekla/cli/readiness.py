@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hekla.cli.colocation import take_part
+from hekla.cli.colocation import describe_agent
 from hekla.local.cluster.cluster import Cluster, Settings
 from hekla.local.cluster.supervisor import ProcessStatus, read_status
 from hekla.local.machine.files import ClusterError
@@ -98,7 +98,7 @@ class Readiness:
                     if everything and await serves_jobs(client, self.settings):
                         self.say("nodes", "ok", await describe_nodes(client))
                         if self.settings.colocation:
-                            self.say("colocation", *await take_part(client))
+                            self.say("colocation", *await describe_agent(client))
                         return
                     self.obstacle = ""
                 except (ApiError, TransportError, OSError) as error:

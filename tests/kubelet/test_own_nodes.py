@@ -8,11 +8,13 @@ from typing import Any, cast
 
 import pytest
 
+from hekla.api.kubernetes import core
 from hekla.kube.client import Client
 from hekla.kube.errors import Forbidden, NotFound, ServerError
 from hekla.local.cluster.cluster import Cluster, Program, Settings
 from hekla.local.cluster.supervisor import Child, Supervisor
 from hekla.local.kubelet.nodes import own_nodes
+from hekla.local.kubelet.nodes.node import ATTACHES, RegisteredNode, labels
 from hekla.local.kubelet.nodes.own_nodes import OwnNodes, fake_names, real_names
 
 
@@ -115,3 +117,15 @@ def test_a_program_starts_once_the_one_before_it_has_been_ready(
     assert not kubelet.ready
     supervisor.start_due()
     assert started == ["kubelet", "scheduler"] * 2, "a second start waits for nobody"
+
+
+def test_labels_of_the_registration_are_nobody_s_afterwards() -> None:
+    """They are given to a node that lacks them when the kubelet starts, and stay as others set them."""
+    nobody: Any = None
+    own = RegisteredNode(nobody, nobody, "n", {}, {}, 0, [], first_labels={"a": "1", "b": "1"})
+    node = core.Node()
+    node.metadata.labels = {**labels("n"), "a": "changed"}
+    node.metadata.annotations = {ATTACHES: "true"}
+    assert own._lacking(node) == {"labels": {"b": "1"}}
+    own.registered.set()
+    assert own._lacking(node) == {}

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import msgspec
 
+from hekla.api import names
 from hekla.api.sizes import MOST_PODS
 from hekla.local.machine.files import ClusterError, write_atomically
 
@@ -360,7 +361,14 @@ class Cluster:
                     f"--nodes={settings.nodes}",
                     f"--api-server-address=127.0.0.1:{settings.port}",
                     f"--closed-paths={','.join(str(path) for path in self.closed)}",
-                    *(["--cgroups-per-qos"] if settings.colocation else []),
+                    *(
+                        [
+                            "--cgroups-per-qos",
+                            f"--node-labels={names.COLOCATION}=true,{names.OVERSUBSCRIPTION}=true",
+                        ]
+                        if settings.colocation
+                        else []
+                    ),
                     *optional("node-cpu", settings.node_cpu),
                     *optional("node-memory", settings.node_memory),
                     *optional("isolation", settings.isolation, "auto"),

@@ -68,6 +68,7 @@ FLAGS = (
     Flag("root-dir", TEXT, "", "directory for pods: volumes, logs, records (default ~/.local/state/hekla/kubelet)"),
     Flag("nodes", WHOLE, 1, "how many nodes this machine is; 0 for fake nodes only", check=between(0, 250)),
     Flag("node-name", TEXT, "", "name of the node; several get -0, -1 ... behind it (default: the machine's name, or node)"),
+    Flag("node-labels", TEXTS, [], "key=value labels that the nodes are registered with"),
     Flag("node-cpu", TEXT, "", "cpu of each node (default: the machine's)", check=quantity_problem),
     Flag("node-memory", TEXT, "", "memory of each node (default: the machine's)", check=quantity_problem),
     Flag("images", TEXT, "", "YAML file with rows for the table of images"),
@@ -94,13 +95,13 @@ FLAGS = (
 )  # fmt: skip
 
 
-def labels_of(texts: list[str]) -> dict[str, str]:
+def labels_of(texts: list[str], flag: str) -> dict[str, str]:
     """Raises DaemonError for a text that is no key=value."""
     found = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise DaemonError(f'--fake-node-labels: "{text}" is no label; write key=value')
+            raise DaemonError(f'--{flag}: "{text}" is no label; write key=value')
         found[key] = value
     return found
 
@@ -151,7 +152,7 @@ async def run(daemon: Daemon) -> None:
             options.fake_node_memory,
             options.fake_node_pods,
             options.fake_node_gpus,
-            labels_of(options.fake_node_labels),
+            labels_of(options.fake_node_labels, "fake-node-labels"),
             options.fake_node_taint,
         ),
     )
@@ -267,11 +268,12 @@ def add_nodes(
 ) -> None:
     options = daemon.options
     capacity, allocatable = machine.sizes(kubelet.root, options.node_cpu, options.node_memory)
+    first = labels_of(options.node_labels, "node-labels")
     table = sorted({row.image for row in images.rows if "*" not in row.image})
     without = kubelet.host.isolation.without(options.isolation)
     for name, port in zip(chosen, ports):
         kubelet.nodes[name] = RegisteredNode(
-            daemon.client, recorder, name, capacity, allocatable, port, table, without
+            daemon.client, recorder, name, capacity, allocatable, port, table, without, first
         )
 
 

@@ -112,7 +112,10 @@ class RegisteredNode:
         endpoint_port: int,
         images: list[str],
         without: str = "",
+        first_labels: dict[str, str] | None = None,
     ) -> None:
+        """`first_labels`: those that the node has from its registration on, if it has them not
+        already; whoever changes or removes them later is right."""
         self._client = client
         self._recorder = recorder
         self.name = name
@@ -120,6 +123,7 @@ class RegisteredNode:
         self._allocatable = allocatable
         self._port = endpoint_port
         self._images = images
+        self._first_labels = first_labels or {}
         self._annotations = {ATTACHES: "true", **({GOES_WITHOUT: without} if without else {})}
         self._info = machine.info()
         self._written = 0.0
@@ -226,7 +230,7 @@ class RegisteredNode:
             "kind": "Node",
             "metadata": {
                 "name": self.name,
-                "labels": labels(self.name),
+                "labels": {**labels(self.name), **self._first_labels},
                 "annotations": self._annotations,
             },
             "spec": {"providerID": f"hekla://{self.name}"},
@@ -268,6 +272,10 @@ class RegisteredNode:
             }
             if wrong:
                 lacking[part] = wrong
+        if not self.registered.is_set():
+            first = {k: v for k, v in self._first_labels.items() if k not in node.metadata.labels}
+            if first:
+                lacking["labels"] = first | lacking.get("labels", {})
         return lacking
 
     async def _write(self, node: core.Node) -> None:
