@@ -26,6 +26,7 @@ from benchmarks import (
     simulate,
     whatif,
 )
+from benchmarks.colocation import online, reclaim
 from benchmarks.figure import Aim, Figure
 from benchmarks.kube_apiserver import day, jobs, pods, reference, start
 from benchmarks.scoreboard import board
@@ -48,6 +49,9 @@ MODULES = (
     "benchmarks.controllers",
     "benchmarks.end_to_end",
     "benchmarks.daemon",
+    "benchmarks.colocation.cost",
+    "benchmarks.colocation.online",
+    "benchmarks.colocation.reclaim",
     "benchmarks.descheduler.cycle",
     "benchmarks.descheduler.engine",
     "benchmarks.descheduler.quality",
@@ -98,6 +102,8 @@ def aims() -> list[Aim]:
         + start.AIMS
         + pipeline.AIMS
         + top.AIMS
+        + online.AIMS
+        + reclaim.AIMS
     )
 
 

@@ -1,0 +1,122 @@
+"""p99 of an online service beside offline work that fills the machine, and what that work gets of what
+the service leaves; and the same on a cluster without the agent, where offline work is pods without
+requests."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from statistics import median
+from typing import Any, NamedTuple
+
+from benchmarks.clusters import cluster
+from benchmarks.colocation.node import CORES, Node, example, idle_seconds, stopped, until
+from benchmarks.figure import Aim, Figure
+from hekla.local.cluster.cluster import Cluster
+
+ONLINE, OFFLINE, WITHOUT = "agent.online", "agent.offline", "agent.online.without"
+FIGURES = (ONLINE, OFFLINE, WITHOUT)
+AIMS = [
+    Aim(
+        WITHOUT,
+        ">= 1",
+        "ratio",
+        8,
+        "p99 beside offline work / alone on a cluster without the agent",
+    ),
+]
+TURNS, TURN, PAUSE = 5, 2.0, 0.3
+"""Turns of each kind, and seconds of one and of what is left out at its beginning."""
+TASK = 250
+"""Millicores of an offline task."""
+
+
+class Measured(NamedTuple):
+    alone: list[float]
+    beside: list[float]
+    """Milliseconds: the p99 of each turn."""
+    share: float
+    """Percent of what the service left idle that offline work got."""
+    tasks: int
+
+    @property
+    def ratio(self) -> float:
+        return median(self.beside) / median(self.alone)
+
+
+def measure(names: set[str]) -> Iterator[Figure]:
+    without = None
+    if names & {ONLINE, WITHOUT}:
+        with cluster(nodes=1) as made:
+            without = asyncio.run(turns(made, lent=False))
+    with cluster(nodes=1, colocation=True) as made:
+        found = asyncio.run(turns(made, lent=True))
+    if without is not None:
+        told = f"p99 {median(without.alone):.1f} ms alone, {median(without.beside):.1f} ms beside {without.tasks} tasks"
+        if WITHOUT in names:
+            yield Figure(WITHOUT, without.ratio, "ratio", told)
+        if ONLINE in names:
+            yield Figure(
+                ONLINE,
+                found.ratio,
+                "ratio",
+                f"p99 {median(found.alone):.1f} ms alone, {median(found.beside):.1f} ms beside {found.tasks} tasks; "
+                f"medians of {TURNS} turns of {TURN:.0f} s; without the agent {without.ratio:.2f} ({told})",
+            )
+    if OFFLINE in names:
+        yield Figure(
+            OFFLINE, found.share, "%", f"{found.tasks} tasks of {TASK}m on {CORES} processors"
+        )
+
+
+def offline(lent: bool) -> dict[str, Any]:
+    """The example's job; where nothing is lent, as pods without requests."""
+    (job,) = example("offline.yaml")
+    if not lent:
+        job["spec"]["tasks"][0]["replicas"] = CORES * 1000 // TASK
+        del job["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["resources"]
+    return job
+
+
+async def turns(made: Cluster, lent: bool) -> Measured:
+    async with Node(made) as node:
+        if lent:
+            await until("all is lent", lambda: enough(node))
+        online = example("online.yaml")
+        online[-1]["spec"]["containers"][0]["command"][-1:] = ["3600", "1", "each"]
+        await node.apply(*online)
+        await node.running("shop", 1)
+        await node.running("client", 1)
+        tasks = CORES * 1000 // TASK - lent  # what the service uses by then is not lent
+        await node.apply(offline(lent))
+        await node.running("render", tasks)
+        pids = [
+            pid for pod in await node.pods("render") for pid in node.processes(pod.metadata.uid)
+        ]
+        alone, beside, got, left = [], [], 0.0, 0.0
+        for _ in range(TURNS):
+            with stopped(pids):
+                await asyncio.sleep(PAUSE)
+                began = time.time()
+                await asyncio.sleep(TURN)
+                alone.append((began, time.time()))
+            await asyncio.sleep(PAUSE)
+            began, spent, idle = time.time(), node.spent("besteffort"), idle_seconds()
+            await asyncio.sleep(TURN)
+            beside.append((began, time.time()))
+            got += node.spent("besteffort") - spent
+            left += idle_seconds() - idle
+        log = await node.log("client")
+    samples = [(float(due), float(took)) for due, took in map(str.split, log.splitlines())]
+
+    def p99(span: tuple[float, float]) -> float:
+        inside = sorted(took for due, took in samples if span[0] <= due < span[1])
+        return inside[int(len(inside) * 0.99)]
+
+    share = 100 * got / (got + left) if got else 0.0
+    return Measured([*map(p99, alone)], [*map(p99, beside)], share, tasks)
+
+
+async def enough(node: Node) -> bool:
+    return await node.lent() >= CORES * 1000 - TASK
