@@ -211,6 +211,15 @@ def test_a_node_is_measured_again_before_it_is_drained_further() -> None:
     assert run(policy(), cluster(), SKEWED, settling={"a": NOW - 20}).names == ["a2", "a3"]
 
 
+def test_one_pod_a_cycle_goes_where_nothing_says_what_pods_use() -> None:
+    pods = [pod(name, "a") for name in ("a1", "a2", "a3", "a4")]
+    nodes_alone = measured({"a": (9000, 0), "b": (5000, 0), "c": (1000, 0)}, {})
+    assert len(run(policy(), cluster(pods), nodes_alone).names) == 1
+    # what they request is a guess that ends: 9000 - 600 - 600
+    guessed = [pod(name, "a", 600) for name in ("a1", "a2", "a3", "a4")]
+    assert len(run(policy(), cluster(guessed), nodes_alone).names) == 2
+
+
 def test_pods_on_their_way_out_are_waited_for_but_not_for_ever() -> None:
     here = cluster()
     here.put_pod(pod("going", "a", 100, terminating=True, ending=NOW + 30))

@@ -44,6 +44,8 @@ class Draining:
     excluded: Excluded | None
     others: Sequence[Load] = ()
     """Nodes that nobody is moved to on purpose, but where the scheduler may well put what is evicted."""
+    unmeasured: Callable[[Pod], bool] = lambda _: False
+    """Whether what a pod uses is not known, so that its cost is a guess."""
 
     def run(self, session: Session) -> Steps:
         """Drain the sources while the destinations have room in sum for each resource."""
@@ -69,9 +71,22 @@ class Draining:
                     return
                 if outcome is Outcome.PER_NODE:
                     break
+                if outcome is Outcome.EVICTED and self._is_blind(pod, load):
+                    log.info(
+                        "node %s is not drained further in this cycle: what %s used is not known",
+                        load.node.name,
+                        pod.key,
+                    )
+                    break
             if not landing.has_room():
                 log.info("the nodes with room have none left")
                 return
+
+    def _is_blind(self, pod: Pod, load: Load) -> bool:
+        """Whether nothing says that the node is better off without the pod: neither a measurement nor
+        what it requests.  Else one pod after the other would go, down to the last."""
+        cost = self.cost(pod)
+        return self.unmeasured(pod) and not any(cost.get(name, 0.0) for name in load.exceeded())
 
     def _move(
         self, session: Session, pod: Pod, load: Load, landing: Landing

@@ -115,6 +115,7 @@ def _low(
         reason=hot,
         excluded=arguments.evictable_namespaces,
         others=[load for load, kind in classed if kind is Class.APPROPRIATE],
+        unmeasured=lambda pod: usage is not None and pod.key not in usage.pods,
     ).run(session)
 
 

@@ -40,6 +40,8 @@ SLACK = 1.0
 """By which an answer may be older, since none comes at an exact moment."""
 STALE = 3
 """Windows after which a node's last answer says nothing any more."""
+MOMENT = 1.0
+"""Seconds that a fake node's usage is of: what its pods say now."""
 FAKE_CPU, FAKE_MEMORY = "1m", "1Mi"
 """What each container on a fake node uses that says nothing, as with KWOK."""
 
@@ -150,7 +152,7 @@ class Collector:
             if node.fake:
                 usages = fake.get(name, [])
                 total = Usage(sum(one.cpu for one in usages), sum(one.memory for one in usages))
-                yield node, Measured(self._clock(), WINDOW, total)
+                yield node, Measured(self._clock(), MOMENT, total)
                 continue
             answers = self._fresh(name)
             if answers is not None and answers.now.node is not None:
