@@ -56,6 +56,8 @@ class _Pod:
     left: bool = False
     """Whether it went without having had a node."""
     evicted: bool = False
+    anew: _Pod | None = None
+    """What took its place after its eviction."""
 
 
 @dataclass(slots=True)
@@ -192,7 +194,9 @@ class _Reader:
             if known is not None:
                 self._gone(known, key)
             self._came(key, tree, known)
-            known = self.pods[key]
+            known = self.pods.get(key)
+            if known is None:
+                return
         status = tree.get("status") or {}
         if spec.get("nodeName") and known.began is None:
             stated = instant(status.get("startTime", "") or "")
@@ -207,7 +211,8 @@ class _Reader:
         group = self.groups.get(f"{meta.get('namespace', '')}/{named}")
         self.pods[key] = made = _Pod(tree, self.now)
         if before is not None and before.evicted:
-            return  # It is what becomes of an evicted pod, and the simulation makes its own.
+            before.anew = made  # The simulation makes its own, which runs as long.
+            return
         if group is None:
             bare = tree["spec"]["schedulerName"] in self.bare
             if bare or (not named and stands_alone(meta)):
@@ -302,7 +307,11 @@ class _Reader:
         return GivenPod(pod.tree, self._ran(pod, limit, default), moment, pod.lag is not None)
 
     def _ran(self, pod: _Pod, limit: float | None, default: int | None) -> int | None:
-        """Microseconds: what it ran, else what it says and at least what was seen of it."""
+        """Microseconds: what it ran, or what took its place once it was evicted; else what it says; and
+        at least what was seen of it."""
+        if pod.anew is not None:
+            length = self._ran(pod.anew, limit, default)
+            return None if length is None else max(length, _seen(pod))
         if pod.began is not None and pod.ended is not None and not pod.evicted:
             return pod.ended - pod.began
         annotations = pod.tree["metadata"].get("annotations") or {}
@@ -322,6 +331,11 @@ def _asked(group: Tree) -> Any:
         if name not in (names.EXPLANATION, names.START_ESTIMATE)
     }
     return annotations, meta.get("labels"), group.get("spec")
+
+
+def _seen(pod: _Pod) -> int:
+    """Microseconds that an evicted pod ran."""
+    return 0 if pod.began is None or pod.ended is None else pod.ended - pod.began
 
 
 def _cpu(pod: Tree) -> float:

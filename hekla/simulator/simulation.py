@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import heapq
 import math
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -51,6 +52,8 @@ MOST_EDGES = 200
 else happens."""
 UNHEARD = frozenset(("Ignored", "UnknownWalltime", "UnknownJobOrder", "UnreadableAnnotation"))
 """Reasons of events that tell of something that was asked for in vain."""
+NOTICED = 2 * MICROSECONDS
+"""What time brings a scheduler notices so much later at most."""
 MOST_CYCLES = 100
 """Cycles at one moment, after which the policy is taken to go in a circle."""
 
@@ -183,11 +186,19 @@ class Simulation:
             moments.append(self.now + self.period)
         edge = self.state.edge
         if edge < math.inf and (moments or self._may_start_at_an_edge()):
-            moments.append(max(math.ceil(edge * MICROSECONDS) - self.beginning, self.now + 1))
+            self._look_again(moments, math.ceil(edge * MICROSECONDS) - self.beginning)
         for notice in self.state.eviction_notices.given.values():
             if (due := notice.at * MICROSECONDS - self.beginning) > self.now:
-                moments.append(due)
+                self._look_again(moments, due)
         return min(moments, default=None)
+
+    def _look_again(self, moments: list[int], due: int) -> None:
+        """A moment that time alone brings.  A scheduler that was recorded noticed it a little later,
+        in a cycle that is among the moments."""
+        due = max(due, self.now + 1)
+        after = bisect_left(self.moments, due)
+        if after == len(self.moments) or self.moments[after] > due + NOTICED:
+            moments.append(due)
 
     def _may_start_at_an_edge(self) -> bool:
         """Whether pods wait for a window to open or close, or for a budget.  A series has no last one,

@@ -193,6 +193,65 @@ def test_a_pod_that_came_again_comes_again_and_nodes_come_and_go(scheduler: Sche
     assert found.jobs[0].ended == 15 * SECOND
 
 
+EVICTS = """\
+actions: "allocate, preempt, backfill"
+tiers:
+- plugins: [{name: priority}, {name: gang}, {name: predicates}]
+- plugins: [{name: calm-eviction, arguments: {notice: 2s}}]
+"""
+
+
+def test_what_is_evicted_goes_when_it_did_and_then_runs_as_long_as_it_did(tmp_path: Path) -> None:
+    """The notice ends a little before the cycle that minds it."""
+    (tmp_path / "rules.yaml").write_text(EVICTS)
+    scheduler = Scheduler(
+        tmp_path / "tape", PolicyFile(str(tmp_path / "rules.yaml"), fall_back=False)
+    )
+    scheduler.state.upsert_node(node("n0", {"cpu": "1", "pods": "10"}))
+    scheduler.state.upsert_priority_class({"metadata": {"name": "high"}, "value": 9})
+    scheduler.group("low", 0)
+    scheduler.pod("low-0", "low", uid="one")
+    scheduler.cycle()
+    scheduler.group("high", 1)
+    scheduler.state.upsert_pod_group(
+        {
+            "metadata": {"name": "high", "namespace": "lab", "uid": "u-high"},
+            "spec": {"minMember": 1, "queue": "default", "priorityClassName": "high"},
+            "status": {"phase": "Pending"},
+        }
+    )
+    scheduler.pod("high-0", "high")
+    assert not scheduler.cycle(10).evictions
+    (evicted,) = scheduler.cycle(4).evictions
+    assert evicted.pod == "lab/low-0"
+    scheduler.state.remove_pod("lab/low-0")
+    scheduler.pod("low-0", "low", uid="two")
+    scheduler.cycle()
+    scheduler.ends("high-0")
+    scheduler.cycle(20)
+    scheduler.ends("low-0")
+    scheduler.cycle(17)
+    found = simulated(scheduler)
+    assert [one.moment for one in found.acts if one.what == "evict"] == [14 * SECOND]
+    (low,) = (one for one in found.jobs if one.job.name == "low")
+    last = max(one.moment for one in found.acts if one.what == "bind" and one.pod == "lab/low-0")
+    assert low.ended == last + 17 * SECOND
+
+
+def test_pods_whose_job_has_ended_before_are_not_in_the_way(scheduler: Scheduler) -> None:
+    """Its PodGroup is gone, and they stay until somebody deletes them."""
+    scheduler.state.upsert_node(node("n0", {"cpu": "1", "pods": "10"}))
+    scheduler.pod("old-0", "old")
+    scheduler.ends("old-0")
+    scheduler.group("a", 1)
+    scheduler.pod("a-0", "a")
+    scheduler.cycle()
+    scheduler.state.remove_pod("lab/old-0")
+    scheduler.ends("a-0")
+    scheduler.cycle(5)
+    assert binds(simulated(scheduler)) == scheduler.binds == [("lab/a-0", "n0")]
+
+
 def test_what_the_command_prints(scheduler: Scheduler, capsys: pytest.CaptureFixture[str]) -> None:
     busy_hour(scheduler)
     scheduler.recording.close()
