@@ -294,6 +294,9 @@ def test_a_mode_that_does_not_exist_is_refused() -> None:
     with pytest.raises(PolicyError) as error:
         timed("eazy")
     assert str(error.value) == "backfill: mode = 'eazy' does not exist; did you mean \"easy\"?"
+    with pytest.raises(PolicyError) as error:
+        timed("aggressive")
+    assert str(error.value).endswith("does not exist; known are conservative, easy, strict")
 
 
 def test_conservative_holds_up_nobody() -> None:

@@ -429,7 +429,11 @@ def _boolean(value: Any, kind: Any) -> Any:
 
 def _neighbour(name: Any, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.5)
-    return f'; did you mean "{near[0]}"?' if near else "; known are " + ", ".join(sorted(known))
+    return (
+        f'; did you mean "{near[0]}"?'
+        if near
+        else "; known are " + ", ".join(sorted(filter(None, known)))
+    )
 
 
 def _plain(error: Exception) -> str:
