@@ -66,9 +66,9 @@ def pooled(
 
 
 def _nothing_measured(session: Session, usage: Usage) -> None:
-    session.report.problems.append(
-        f"{session.strategy} evicts nothing: {usage.problem or 'no node is measured'}"
-    )
+    """Say so, unless whoever asked the source has said why."""
+    if not usage.problem:
+        session.report.problems.append(f"{session.strategy} evicts nothing: no node is measured")
 
 
 def _low(
