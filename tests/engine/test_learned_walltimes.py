@@ -113,9 +113,15 @@ def test_what_the_job_says_is_never_exceeded_and_the_queues_default_is_for_the_u
     assert (walltime(made, "train-2"), walltime(made, "train-3")) == (60, 100)
 
 
-def test_a_job_that_waits_learns_from_one_that_ends_now_and_its_owner_is_told() -> None:
+@pytest.mark.parametrize(
+    "ends", [{}, {"hekla.io/walltime": "10h"}], ids=["nothing makes room", "the first that waits"]
+)
+def test_a_job_that_waits_learns_from_one_that_ends_now_and_its_owner_is_told(
+    ends: dict[str, str],
+) -> None:
+    """What it lacks is found out anew then, on the nodes that have come."""
     made = world(leastRuns=1)
-    made.job("rest", cpu=4, on=["n1"])
+    made.job("rest", cpu=4, on=["n1"], annotations=ends)
     made.job("train-1", cpu=1)
     made.run()
     assert walltime(made, "train-1") == math.inf
@@ -129,6 +135,7 @@ def test_a_job_that_waits_learns_from_one_that_ends_now_and_its_owner_is_told() 
     made.nodes("n2", cpu=1, unschedulable=True)
     told = made.run().events
     assert walltime(made, "train-1") == 2520
+    assert ". 2 nodes: " in made.why("train-1")
     (event,) = [one for one in told if one.reason == "LearnedWalltime"]
     assert (event.kind, event.key) == ("PodGroup", "default/train-1")
     assert event.message == "walltime 42m, learned from one run of train-*"

@@ -134,7 +134,10 @@ def test_what_has_not_ended_when_it_stops() -> None:
     [
         (job("a", processors=5), 'job "a": 1 pods of cpu=5 are more than the cluster has (4)'),
         (job("a", queue="other"), 'job "a": queue = "other" does not exist; there are: default'),
-        (job("a", priority_class="x"), 'job "a": priority class "x" does not exist'),
+        (
+            job("a", priority_class="x"),
+            'job "a": priorityClass = "x" does not exist; there are: none',
+        ),
     ],
 )
 def test_what_could_never_run_is_said_before(given: SimulatedJob, said: str) -> None:

@@ -95,6 +95,8 @@ class TimedBackfill:
         self.passed: dict[str, int] = {}
         """Queue -> how many of its line have had their turn."""
         self.served: set[str] = set()
+        self.heard: set[str] = set()
+        """Jobs that this cycle has told what they lack, or started."""
         self.head: Job | None = None
         """The first job that waits for room."""
         self.kept: BackfillReservation | None = None
@@ -144,10 +146,7 @@ class TimedBackfill:
                 self._tell_head(queue, job)
                 self.kept_at = session.state.nodes.version
                 return
-            if job.key in self.awake and not job.fit_errors:
-                self._serve(
-                    queue, job
-                )  # Nothing makes room for it; this is to hear of what it lacks.
+            self._tell(queue, job)  # Nothing makes room for it.
 
     def _serve_nominated(self) -> None:
         """Victims left for these jobs: the room is theirs before anybody's turn comes."""
@@ -180,7 +179,11 @@ class TimedBackfill:
         if self.line.head != job.key:
             self.line.head = job.key
             self.awake[job.key] = job
-        if job.key in self.awake and not job.fit_errors:
+        self._tell(queue, job)
+
+    def _tell(self, queue: Queue, job: Job) -> None:
+        """Find out what a job that is looked at lacks, on the nodes that there are now."""
+        if job.key in self.awake and job.key not in self.heard:
             self._serve(queue, job)
 
     # ------------------------------------------------------------------------------------- backfill
@@ -403,6 +406,7 @@ class TimedBackfill:
     def _serve(self, queue: Queue, job: Job, only: Bools | None = None) -> bool:
         """One turn of the long way; True where the job wants another."""
         session = self.session
+        self.heard.add(job.key)
         if job.key in self.line.places:
             job.clear_fit_errors()
         try:
