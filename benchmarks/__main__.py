@@ -27,6 +27,8 @@ from benchmarks import (
     whatif,
 )
 from benchmarks.colocation import online, reclaim
+from benchmarks.descheduler import engine as descheduler_engine
+from benchmarks.descheduler import live_quality
 from benchmarks.figure import Aim, Figure
 from benchmarks.kube_apiserver import day, jobs, pods, reference, start
 from benchmarks.scoreboard import board
@@ -55,6 +57,7 @@ MODULES = (
     "benchmarks.descheduler.cycle",
     "benchmarks.descheduler.engine",
     "benchmarks.descheduler.quality",
+    "benchmarks.descheduler.live_quality",
     "benchmarks.kube_apiserver.reference",
     "benchmarks.engine_scaling",
     "benchmarks.kube_apiserver.cost",
@@ -100,6 +103,8 @@ def aims() -> list[Aim]:
         + jobs.AIMS
         + pods.AIMS
         + start.AIMS
+        + descheduler_engine.AIMS
+        + live_quality.AIMS
         + pipeline.AIMS
         + top.AIMS
         + online.AIMS
