@@ -174,15 +174,20 @@ def prometheus(live: Live, program: Path, tmp_path: Path) -> Iterator[Source]:
 
 
 @pytest.mark.slow(seconds=120)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_one_pod_goes_whatever_is_killed(live: Live, metrics_server: Source) -> None:
+    await one_pod_goes(live, metrics_server, "metrics-server")
+
+
+@pytest.mark.slow(seconds=120)
 @pytest.mark.timeout(BUILD_PATIENCE + 240)
 @pytest.mark.asyncio(loop_scope="module")
-@pytest.mark.parametrize("measured_by", ["metrics_server", "prometheus"])
-async def test_one_pod_goes_whatever_is_killed(
-    live: Live, measured_by: str, request: pytest.FixtureRequest
-) -> None:
-    source: Source = request.getfixturevalue(measured_by)
-    chance = random.Random(f"{SEED} {measured_by}")
-    prefix = measured_by.replace("_", "-")
+async def test_one_pod_goes_though_prometheus_is_killed(live: Live, prometheus: Source) -> None:
+    await one_pod_goes(live, prometheus, "prometheus")
+
+
+async def one_pod_goes(live: Live, source: Source, prefix: str) -> None:
+    chance = random.Random(f"{SEED} {prefix}")
     policy = POLICY.replace("METRICS", source.settings)
     running: list[Process] = []
     logs: list[str] = []
