@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import pytest
+
 from hekla.admission import Settings, StaticLookup, Verdict, review
 
 Tree = dict[str, Any]
@@ -126,3 +128,22 @@ def apply(obj: Tree, patch: list[Tree]) -> Tree:
         else:
             target[last] = step["value"]
     return result
+
+
+def scenario(number: int, *values: Any, id: str = "") -> Any:
+    return pytest.param(
+        *values, marks=pytest.mark.scenario("api-and-admission", number), id=id or str(number)
+    )
+
+
+def bare(*tasks: Tree, **spec: Any) -> Tree:
+    """A job that says nothing but its tasks."""
+    return {
+        "metadata": {"name": "train", "namespace": "default"},
+        "spec": {"tasks": list(tasks), **spec},
+    }
+
+
+def partition(total: int, size: int, least: int | None = None, **more: Any) -> Tree:
+    policy = {"totalPartitions": total, "partitionSize": size, **more}
+    return policy if least is None else {**policy, "minPartitions": least}

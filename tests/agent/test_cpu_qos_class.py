@@ -9,7 +9,7 @@ import pytest
 from hekla.agent.cgroups import CPU_IDLE, CPU_QOS, CPU_SHARE, Version
 from hekla.agent.handlers import cpu_qos_class
 from hekla.agent.pods import BEST_EFFORT
-from tests.agent.test_kernel import Kernel, kernel  # noqa: F401
+from tests.agent.kernel import Kernel
 from tests.agent.trees import Trees, pod
 
 OFFLINE = pod("job", level="BE")
@@ -42,7 +42,7 @@ def test_a_kernel_with_levels_is_left_to_them(tmp_path: Path) -> None:
     assert not list(cpu_qos_class.writes([OFFLINE], trees.context()))
 
 
-def test_the_kernel_takes_it_and_gives_it_back(kernel: Kernel) -> None:  # noqa: F811
+def test_the_kernel_takes_it_and_gives_it_back(kernel: Kernel) -> None:
     kernel.add(OFFLINE)
     root = kernel.cgroups.qos_root(BEST_EFFORT)
     assert kernel.cgroups.apply(cpu_qos_class.writes([OFFLINE], kernel.context)) == 1

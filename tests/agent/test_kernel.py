@@ -3,13 +3,6 @@ make directories there."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
 from hekla.agent.cgroups import (
     CPU_BURST,
     CPU_IDLE,
@@ -17,62 +10,13 @@ from hekla.agent.cgroups import (
     CPU_SHARE,
     MEMORY_LIMIT,
     MEMORY_SOFT,
-    Cgroups,
-    Driver,
-    File,
-    Version,
 )
-from hekla.agent.features import Feature
 from hekla.agent.handlers import cpu_throttle, resources
-from hekla.agent.handlers.context import Context
 from hekla.agent.handlers.table import HANDLERS
-from hekla.agent.pods import Pod
+from tests.agent.kernel import Kernel
 from tests.agent.trees import batch, pod
 
-ROOT = Path("/sys/fs/cgroup")
 GIB = 1 << 30
-
-
-class Kernel:
-    """A directory of pods of our own in each hierarchy."""
-
-    def __init__(self, cgroups: Cgroups) -> None:
-        self.cgroups = cgroups
-        self.context = Context(cgroups, active=frozenset({Feature.CPU_QOS}))
-
-    def add(self, pod: Pod) -> Pod:
-        for controller in ("cpu", "memory"):
-            for container in pod.spec.containers:
-                directory = self.cgroups.container(pod, container.name)
-                (self.cgroups.root / controller / directory).mkdir(parents=True)
-        return pod
-
-    def says(self, pod: Pod, container: str, *files: File) -> tuple[str, ...]:
-        directory = self.cgroups.container(pod, container)
-        return tuple(self.cgroups.read(directory, file) for file in files)
-
-    def run(self, pod: Pod) -> int:
-        """All handlers once; how many files were written."""
-        return sum(self.cgroups.apply(each.writes(pod, self.context)) for each in HANDLERS)
-
-
-@pytest.fixture
-def kernel() -> Iterator[Kernel]:
-    name = f"hekla-test-{os.getpid()}"
-    tops = [ROOT / controller / name for controller in ("cpu", "memory")]
-    try:
-        for top in tops:
-            top.mkdir()
-            if not any(top.iterdir()):
-                top.rmdir()
-                pytest.skip(f"{top.parent} is no hierarchy of cgroup v1")
-    except OSError as error:
-        pytest.skip(f"no directory can be made in cgroup v1 here: {error}")
-    yield Kernel(Cgroups(Version.V1, Driver.CGROUPFS, ROOT, (name,)))
-    for top in tops:
-        for directory, _, _ in os.walk(top, topdown=False):
-            with contextlib.suppress(OSError):
-                Path(directory).rmdir()
 
 
 def test_an_offline_pod_is_idle_and_has_its_batch_resources(kernel: Kernel) -> None:
@@ -127,7 +71,7 @@ def test_a_pod_that_goes_meanwhile_is_no_error(kernel: Kernel) -> None:
     each = kernel.add(pod(level="BE", containers=[batch(500, 2000)]))
     listed = list(resources.writes(each, kernel.context))
     for controller in ("cpu", "memory"):
-        directory = ROOT / controller / kernel.cgroups.container(each, "c0")
+        directory = kernel.cgroups.root / controller / kernel.cgroups.container(each, "c0")
         directory.rmdir()
         directory.parent.rmdir()
     assert kernel.cgroups.apply(listed) == 0

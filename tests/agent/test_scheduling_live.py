@@ -191,10 +191,10 @@ async def test_offline_work_comes_and_goes(cluster: Cluster, tmp_path: Path) -> 
     def uses(part: float) -> None:
         (root / "memory.stat").write_text(f"anon {int(part * GIB)}\nfile 0\nkernel 0\n")
 
-    async def lent() -> list[str | None]:
+    async def lent() -> list[object]:
         status = (await client.get(core.NODE, "lender")).status
         parts = (status.capacity, status.allocatable)
-        return [part.get(name) for part in parts for name in LENT]  # type: ignore[misc]
+        return [part.get(name) for part in parts for name in LENT]
 
     async def tainted() -> bool:
         node = await client.get(core.NODE, "lender")

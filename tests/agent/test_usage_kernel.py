@@ -8,16 +8,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from hekla.agent.cgroups import CPU_USAGE, MEMORY_STAT, Cgroups, Driver, Version
+from hekla.agent.cgroups import CPU_USAGE, MEMORY_STAT, Cgroups
 from hekla.agent.machine import machine
 from hekla.agent.pods import BEST_EFFORT, BURSTABLE
 from hekla.agent.usage import LEAST_SECONDS, Scope, Sources, Usage, UsageCollector
+from tests.agent.kernel import own_directory
 
-ROOT = Path("/sys/fs/cgroup")
 PATIENCE = 30.0
 MIB = 1 << 20
 BURN = f"held = bytearray({40 * MIB})\nprint(flush=True)\nwhile True: pass"
@@ -26,22 +25,11 @@ BURN = f"held = bytearray({40 * MIB})\nprint(flush=True)\nwhile True: pass"
 @pytest.fixture
 def cgroups() -> Iterator[Cgroups]:
     """The directories of pods that a kubelet would have made."""
-    here = Cgroups(Version.V1, Driver.CGROUPFS, ROOT, (f"hekla-usage-{os.getpid()}",))
-    tops = [ROOT / file.controller / here.kube_root[0] for file in (CPU_USAGE, MEMORY_STAT)]
-    try:
+    with own_directory("hekla-usage", CPU_USAGE.controller, MEMORY_STAT.controller) as here:
         for file in (CPU_USAGE, MEMORY_STAT):
             for qos_class in (BURSTABLE, BEST_EFFORT):
                 here.path(here.qos_root(qos_class), file).parent.mkdir(parents=True)
-        if not here.path(here.qos_root(), CPU_USAGE).exists():
-            pytest.skip(f"{ROOT} is no cgroup v1 with cpuacct")
         yield here
-    except OSError as error:
-        pytest.skip(f"no directory can be made in cgroup v1 here: {error}")
-    finally:
-        for top in tops:
-            for directory, _, _ in os.walk(top, topdown=False):
-                with contextlib.suppress(OSError):
-                    Path(directory).rmdir()
 
 
 @contextlib.contextmanager

@@ -55,14 +55,13 @@ async def carry_out(cluster: Cluster, kills: list[Kill]) -> Counter[str]:
     return done
 
 
-def pid_of(cluster: Cluster, name: str) -> int:
-    """The pid of a process of the cluster, 0 while it has none."""
+def pid_of(cluster: Cluster, name: str, ready: bool = False) -> int:
+    """The pid of a process of the cluster, 0 while it has none, or none that is ready."""
     status = read_status(cluster)
-    return (
-        next((process.pid for process in status.processes if process.name == name), 0)
-        if status
-        else 0
-    )
+    for process in status.processes if status else ():
+        if process.name == name and process.ready >= ready:
+            return process.pid
+    return 0
 
 
 class Ledger:

@@ -8,12 +8,16 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
+
+from hekla.api.text.times import stamp
 
 Tree = dict[str, Any]
 
@@ -21,6 +25,7 @@ JOBS = "/apis/batch.volcano.sh/v1alpha1"
 SCHEDULING = "/apis/scheduling.volcano.sh/v1beta1"
 FLOW = "/apis/flow.volcano.sh/v1alpha1"
 BUS = "/apis/bus.volcano.sh/v1alpha1"
+THREE_DAYS_AGO = stamp(time.time() - 3 * 86400 - 60)
 
 
 class Asked(NamedTuple):
@@ -122,3 +127,19 @@ def command(
 
 
 START = "from hekla.cli import vcctl; import sys; sys.exit(getattr(vcctl, '{name}' if '{name}' != 'vcctl' else 'main')())"
+
+
+def vcctl(server: Answers, *words: str) -> CompletedProcess[str]:
+    return command("vcctl", *words, "--master", server.url)
+
+
+def printed(result: CompletedProcess[str]) -> str:
+    assert (result.returncode, result.stderr) == (0, "")
+    return result.stdout
+
+
+def job(name: str, namespace: str = "default", **spec: Any) -> Tree:
+    return {
+        "metadata": {"name": name, "namespace": namespace, "uid": f"uid-of-{name}"},
+        "spec": spec,
+    }

@@ -14,3 +14,10 @@ def running() -> Iterator[Answers]:
     """A server of prepared answers, for the tests of one module."""
     with answering() as answers:
         yield answers
+
+
+@pytest.fixture
+def server(running: Answers) -> Answers:
+    running.gives.clear()
+    running.asked.clear()
+    return running

@@ -573,24 +573,12 @@ def test_item_144_a_restart_of_the_agent(node: Node, own: bool) -> None:
     import signal
 
     from hekla.local.cluster.cluster import Cluster
-    from hekla.local.cluster.supervisor import read_status
+    from tests.chaos.killing import pid_of
 
     cluster = Cluster(node.api.kubeconfig.parent)
 
     def kubelet() -> int:
-        status = read_status(cluster)
-        return (
-            next(
-                (
-                    process.pid
-                    for process in status.processes
-                    if process.name == "kubelet" and process.ready
-                ),
-                0,
-            )
-            if status
-            else 0
-        )
+        return pid_of(cluster, "kubelet", ready=True)
 
     node.script("surviving", "echo before; sleep 3; echo after")
     begun = node.api.wait(

@@ -241,24 +241,12 @@ def test_item_076_versions_grow_over_restarts(api: Api, ns: Namespace, own: bool
     import signal
 
     from hekla.local.cluster.cluster import Cluster
-    from hekla.local.cluster.supervisor import read_status
+    from tests.chaos.killing import pid_of
 
     cluster = Cluster(api.kubeconfig.parent)
 
     def server() -> int:
-        status = read_status(cluster)
-        return (
-            next(
-                (
-                    process.pid
-                    for process in status.processes
-                    if process.name == "apiserver" and process.ready
-                ),
-                0,
-            )
-            if status
-            else 0
-        )
+        return pid_of(cluster, "apiserver", ready=True)
 
     def another(before: int) -> bool:
         return server() not in (0, before)

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,13 +18,13 @@ from tests.agent.trees import Trees
 from tests.cluster.api import Api, Tree
 from tests.deploy import accounts
 from tests.deploy.chart import NAMESPACE
+from tests.deploy.waiting import until
 from tests.kubernetes import programs
 from tests.kubernetes.reference import Reference, reference
 from tests.ports import free_port
 
 pytestmark = programs.slow(60)
 
-PATIENCE = 60.0
 NODE, OTHER = "fake-0", "fake-1"
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/namespaces/default/pods"
@@ -32,13 +32,6 @@ OWN_PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 CONFIGURATION = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{NAME}"
 TOPOLOGY = f"/apis/nodeinfo.volcano.sh/v1alpha1/numatopologies/{NODE}"
 GIB = 1 << 30
-
-
-def until(what: Callable[[], Any], told: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not what():
-        assert time.monotonic() < deadline, f"did not come about: {told()}"
-        time.sleep(0.1)
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +58,10 @@ def pod(name: str, node: str, **annotations: str) -> Tree:
     }
 
 
+def is_there(api: Api, path: str) -> bool:
+    return api.get(path).status == 200
+
+
 def running(api: Api, path: str) -> bool:
     return bool(api.get(path).tree.get("status", {}).get("phase") == "Running")
 
@@ -73,7 +70,7 @@ def test_it_uses_every_right_and_lacks_none(server: Reference, tmp_path: Path) -
     api = Api(server.kubeconfig)
     api.post("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})  # it may be there
     for path in (NODE, OTHER):
-        until(lambda path=path: api.get(f"{NODES}/{path}").status == 200, lambda: api.get(NODES))  # type: ignore[misc]
+        until(partial(is_there, api, f"{NODES}/{path}"), lambda: api.get(NODES))
     label = {"metadata": {"labels": {"volcano.sh/oversubscription": "true"}}}
     assert api.patch(f"{NODES}/{NODE}", label).status == 200
     api.create(OWN_PODS, pod("agent", OTHER))

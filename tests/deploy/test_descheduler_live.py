@@ -3,12 +3,10 @@ there for, and for that it needs every right that it has."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,12 +14,12 @@ from tests.admission.process import install_kinds
 from tests.cluster.api import Api, Tree
 from tests.deploy import accounts
 from tests.deploy.chart import NAMESPACE
+from tests.deploy.waiting import until
 from tests.kubernetes import programs
 from tests.kubernetes.reference import Reference, reference
 
 pytestmark = programs.slow(60)
 
-PATIENCE = 60.0
 USAGE = "/apis/metrics.k8s.io/v1beta1/nodes"
 PODS = "/api/v1/namespaces/default/pods"
 HOT, COOL = "fake-0", "fake-1"
@@ -40,13 +38,6 @@ POLICY = "apiVersion: descheduler/v1alpha2\nkind: DeschedulerPolicy\nprofiles:" 
     PROFILE.format(source=source) for source in ("metrics_server", "prometheus_adaptor")
 )
 """The second source is not there, which it says once a cycle."""
-
-
-def until(what: Callable[[], Any], told: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not what():
-        assert time.monotonic() < deadline, f"did not come about: {told()}"
-        time.sleep(0.1)
 
 
 @pytest.fixture(scope="module")

@@ -6,11 +6,9 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -19,6 +17,7 @@ from tests.apiserver_process import ApiServerProcess
 from tests.cluster.api import Api, Tree
 from tests.deploy.accounts import AUDIT, refused
 from tests.deploy.chart import CHART, NAMESPACE, Chart, Helm
+from tests.deploy.waiting import until
 from tests.kubernetes import programs
 from tests.kubernetes.processes import Processes
 from tests.ports import free_port
@@ -28,7 +27,6 @@ pytestmark = programs.slow(90)
 PAGE = (Path(__file__).parents[2] / "docs" / "on-your-cluster.md").read_text()
 INSTALL = shlex.split(PAGE.partition("\nhelm install ")[2].partition("\n")[0])
 """What the page says, after `helm install`."""
-PATIENCE = 60.0
 BATCH, FLOW = "batch.volcano.sh/v1alpha1", "flow.volcano.sh/v1alpha1"
 JOBS = f"/apis/{BATCH}/namespaces/default/jobs"
 PODS = "/api/v1/namespaces/default/pods"
@@ -62,13 +60,6 @@ class Site:
         self.values = values
         self.audit_log = audit_log
 
-    def until(self, what: Callable[[], Any], told: Callable[[], Any]) -> Any:
-        deadline = time.monotonic() + PATIENCE
-        while not (found := what()):
-            assert time.monotonic() < deadline, f"did not come about: {told()}"
-            time.sleep(0.1)
-        return found
-
     def release(self, verb: str, *words: str) -> None:
         """helm carries out a change of the release; else the failure has what became of it."""
         done = self.helm.run(verb, "volcano", *words)
@@ -101,11 +92,11 @@ class Site:
     def ready_are(self, copies: dict[str, int]) -> None:
         """So many copies are ready.  helm waits for ReplicaSets, whose counts those of the
         Deployments follow a moment later."""
-        self.until(lambda: self.ready() == copies, self.ready)
+        until(lambda: self.ready() == copies, self.ready)
 
     def queue_is_open(self, name: str) -> None:
         path = f"/apis/scheduling.volcano.sh/v1beta1/queues/{name}"
-        self.until(
+        until(
             lambda: self.api.get(path).tree.get("status", {}).get("state") == "Open",
             lambda: self.api.get(path),
         )
@@ -121,12 +112,12 @@ class Site:
             )
             return job.tree if done else None
 
-        found: Tree = self.until(completed, lambda: (self.api.get(path), self.logs()))
+        found: Tree = until(completed, lambda: (self.api.get(path), self.logs()))
         return found
 
     def succeeds(self, path: str) -> None:
         """The pod at a path comes to a good end."""
-        self.until(
+        until(
             lambda: self.api.get(path).tree["status"].get("phase") == "Succeeded",
             lambda: (self.api.get(path), self.logs()),
         )
@@ -140,7 +131,7 @@ class Site:
                 for one in self.api.get(HYPER_NODES).tree["items"]
             ] == counts
 
-        self.until(counted, lambda: (self.api.get(HYPER_NODES), self.logs()))
+        until(counted, lambda: (self.api.get(HYPER_NODES), self.logs()))
 
     def descheduler(self) -> str:
         """The pod that is it."""
@@ -155,7 +146,7 @@ class Site:
     def descheduler_reads(self, pod: str, profile: str) -> None:
         """This pod says that it follows a profile and has no measurements for it."""
         path = f"/api/v1/namespaces/{NAMESPACE}/events"
-        self.until(
+        until(
             lambda: any(
                 event["involvedObject"]["name"] == pod and f"profile {profile} " in event["message"]
                 for event in self.api.get(path).tree["items"]
@@ -327,7 +318,7 @@ def what_users_do(site: Site, name: str) -> None:
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
     volumes = [{"mountPath": "/kept", "volumeClaim": claim}]
     create(BATCH, "Job", "short", {**spec, "ttlSecondsAfterFinished": 0, "volumes": volumes})
-    site.until(
+    until(
         lambda: api.get(f"{JOBS}/{name}-short").status == 404,
         lambda: (api.get(f"{JOBS}/{name}-short"), site.logs()),
     )
@@ -393,7 +384,7 @@ def test_an_agent_works_in_a_pod_of_the_chart(site: Site, chart: Chart, tmp_path
                 return str(pod["metadata"]["name"])
         return ""
 
-    name = site.until(running, site.state)
+    name = until(running, site.state)
 
     def told() -> bool:
         events = api.get(f"/api/v1/namespaces/{NAMESPACE}/events").tree["items"]
@@ -401,7 +392,7 @@ def test_an_agent_works_in_a_pod_of_the_chart(site: Site, chart: Chart, tmp_path
             (one["involvedObject"]["name"], one["reason"]) for one in events
         }
 
-    site.until(told, site.logs)
+    until(told, site.logs)
     skipped = api.get(f"{pods}/{name}/log", container="volcano-agent-init").text
     assert "skip vm/memcg_qos_enable" in skipped or Path("/proc/sys/vm/memcg_qos_enable").exists()
     (node,) = api.get("/api/v1/nodes").tree["items"]
@@ -410,7 +401,7 @@ def test_an_agent_works_in_a_pod_of_the_chart(site: Site, chart: Chart, tmp_path
         assert b"hekla_agent_configuration_applied 1.0" in answer.read()
     assert refused(site.audit_log) == [], "rights that the account lacks"
     api.delete(f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/volcano-agent")
-    site.until(lambda: not running(), site.state)
+    until(lambda: not running(), site.state)
 
 
 def settle(pod: Tree, place: Path, port: int) -> None:

@@ -60,10 +60,10 @@ class Links:
             os.close(namespace)
 
 
-def _elsewhere(do: Callable[[], object]) -> int:
+def _elsewhere(do: Callable[[], T]) -> T:
     """What a function gives in a thread that may be in another namespace afterwards."""
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(do).result()  # type: ignore[return-value]
+        return thread.submit(do).result()
 
 
 class Sender:

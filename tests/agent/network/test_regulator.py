@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from hekla.agent.network.pod_network import NetworkError
 from hekla.agent.network.regulator import NetworkPod, Regulator
 from hekla.agent.network.shaper import Counters, Sent
 from hekla.agent.network.state import StateFiles
+from tests.agent.network.links import until
 
 LOW, HIGH, WATERMARK = 1000, 4000, 8000
 ADDRESSES = {"10.0.0.1": "pod1", "10.0.0.2": "pod2", "10.0.0.3": "pod3"}
@@ -50,13 +50,6 @@ class Node:
 
     def remove(self) -> None:
         self.did.append("removed")
-
-
-def until(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 5
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def pod(number: int, *, offline: bool = False, limited: bool = False) -> NetworkPod:
@@ -171,12 +164,10 @@ def test_after_a_failure_all_is_set_anew_and_the_reason_is_there_meanwhile(
         raise NetworkError("network of the pods: gone")
 
     monkeypatch.setattr("hekla.agent.network.regulator.RETRY_SECONDS", 0.001)
-    counters = node.counters
-    node.counters = gone  # type: ignore[method-assign]
-    regulator.start()
-
-    until(lambda: regulator.problem == "network of the pods: gone")
-    node.counters = counters  # type: ignore[method-assign]
+    with monkeypatch.context() as broken:
+        broken.setattr(node, "counters", gone)
+        regulator.start()
+        until(lambda: regulator.problem == "network of the pods: gone")
     until(lambda: bool(node.did) and not regulator.problem)
     assert node.did[-1] == (["pod2"], HIGH)
     regulator.stop()
@@ -203,9 +194,9 @@ def test_a_bug_does_not_end_the_loop(
     node: Node, regulator: Regulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hekla.agent.network.regulator.RETRY_SECONDS", 0.001)
-    node.counters = None  # type: ignore[assignment, method-assign]
-    regulator.start()
-    until(lambda: "not callable" in regulator.problem)
-    del node.counters  # type: ignore[misc]
+    with monkeypatch.context() as broken:
+        broken.setattr(node, "counters", None)
+        regulator.start()
+        until(lambda: "not callable" in regulator.problem)
     until(lambda: not regulator.problem)
     regulator.stop()
