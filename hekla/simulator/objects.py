@@ -102,6 +102,11 @@ def anew(tree: Tree, uid: str, stamp: str) -> Json:
     }
 
 
+def nominated(tree: Tree, node: str) -> Json:
+    """The pod for which room is being made on a node."""
+    return {**tree, "status": {**tree["status"], "nominatedNodeName": node}}
+
+
 def started(tree: Tree, bind: Bind, stamp: str) -> Json:
     """The pod once it was bound: it runs."""
     metadata = tree["metadata"]

@@ -27,12 +27,17 @@ from hekla.simulator.snapshot import ENDED, usage_of
 from hekla.simulator.stand_ins import stand_ins
 from hekla.simulator.workload import (
     Call,
+    Departure,
     GivenPod,
     InputError,
     SimulatedJob,
+    Step,
     Workload,
     microseconds,
 )
+
+PENDING = ("", "Pending")
+"""Phases of a pod that does not run yet."""
 
 
 class RecordedPolicy(NamedTuple):
@@ -55,9 +60,40 @@ class _Pod:
     ended: int | None = None
     left: bool = False
     """Whether it went without having had a node."""
-    evicted: bool = False
+    bound: int | None = None
+    """When it was bound, which it was if it has a beginning."""
+    evicted: int | None = None
+    """When it was chosen as a victim, which it was if it left."""
+    beginning: list[Step] = field(default_factory=list)
+    """What became of it since its bind, until it ran."""
+    leaving: list[Step] = field(default_factory=list)
+    """What became of it since its eviction."""
+    nominated: tuple[str, int] = ("", 0)
+    """The node that it was nominated to last, and when."""
+    nominations: dict[str, int | None] = field(default_factory=dict)
+    """Such a node -> how long it took until that was seen, if it was before its bind."""
     anew: _Pod | None = None
     """What took its place after its eviction."""
+
+    def step(self, now: int, tree: Tree | None) -> None:
+        """A step on its way to run, or out if it was evicted."""
+        metadata = {} if tree is None else tree["metadata"]
+        status = None if tree is None else tree.get("status") or {}
+        if self.evicted is not None:
+            if not self.gone:
+                self.leaving.append(Step(now - self.evicted, metadata, status))
+        elif self.bound is not None and status is not None and not self.runs:
+            self.beginning.append(Step(now - self.bound, metadata, status))
+
+    @property
+    def gone(self) -> bool:
+        """Whether it was evicted and has left."""
+        return bool(self.leaving) and self.leaving[-1].status is None
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has been seen to run since its bind."""
+        return bool(self.beginning) and _phase(self.beginning[-1].status) not in PENDING
 
 
 @dataclass(slots=True)
@@ -129,7 +165,9 @@ class _Reader:
         elif word != "extender" and word not in OUTCOMES:
             self.waiting.append(frame)
         elif word == "bind_failed" and given[0] in self.pods:
-            self.pods[given[0]].began = None
+            self.pods[given[0]].began = self.pods[given[0]].bound = None
+        elif word == "evict_failed" and given[0] in self.pods:
+            self.pods[given[0]].evicted = None
         return True
 
     def _cycle(self, clock: float, decisions: Json) -> None:
@@ -143,10 +181,14 @@ class _Reader:
         self.waiting.clear()
         for bind in decisions["binds"]:
             if (pod := self.pods.get(bind["pod"])) is not None:
-                pod.began = self.now
+                pod.began = pod.bound = self.now
+        for one in decisions["conditions"]:
+            if one["nominated_node"] and (pod := self.pods.get(one["pod"])) is not None:
+                pod.nominated = one["nominated_node"], self.now
+                pod.nominations.setdefault(one["nominated_node"], None)
         for eviction in decisions["evictions"]:
             if (pod := self.pods.get(eviction["pod"])) is not None:
-                pod.evicted = True
+                pod.evicted = self.now
         for status in decisions["pod_groups"]:
             group = self.groups.get(status["key"])
             if group is None or group.admitted is not None or not group.pending:
@@ -197,7 +239,16 @@ class _Reader:
             known = self.pods.get(key)
             if known is None:
                 return
+        known.step(self.now, tree)
         status = tree.get("status") or {}
+        node, since = known.nominated
+        if (
+            node
+            and known.nominations[node] is None
+            and status.get("nominatedNodeName") == node
+            and not spec.get("nodeName")
+        ):
+            known.nominations[node] = self.now - since
         if spec.get("nodeName") and known.began is None:
             stated = instant(status.get("startTime", "") or "")
             assert self.beginning is not None
@@ -210,8 +261,8 @@ class _Reader:
         named = (meta.get("annotations") or {}).get(GROUP_NAME)
         group = self.groups.get(f"{meta.get('namespace', '')}/{named}")
         self.pods[key] = made = _Pod(tree, self.now)
-        if before is not None and before.evicted:
-            before.anew = made  # The simulation makes its own, which runs as long.
+        if before is not None and before.evicted is not None:
+            before.anew = made
             return
         if group is None:
             bare = tree["spec"]["schedulerName"] in self.bare
@@ -226,10 +277,11 @@ class _Reader:
         group.pods.append(made)
 
     def _gone(self, pod: _Pod, key: str) -> None:
+        pod.step(self.now, None)
         if pod.ended is not None:
             return
         pod.ended = self.now
-        if pod.began is None and not pod.evicted:
+        if pod.began is None and pod.evicted is None:
             pod.left = True
             self.calls.append(Call(self.now, "remove_pod", (key,)))
 
@@ -304,7 +356,18 @@ class _Reader:
 
     def _given(self, pod: _Pod, limit: float | None, default: int | None) -> GivenPod:
         moment = pod.came if pod.lag is None else pod.lag
-        return GivenPod(pod.tree, self._ran(pod, limit, default), moment, pod.lag is not None)
+        length = self._ran(pod, limit, default)
+        found = GivenPod(pod.tree, length, moment, pod.lag is not None)
+        found.nominations = pod.nominations
+        if pod.runs:
+            found.beginning = pod.beginning
+        if pod.gone and pod.evicted is not None:
+            found.departure = Departure(pod.leaving)
+            if pod.anew is not None:
+                successor = self._given(pod.anew, limit, default)
+                successor.moment, successor.after_admission = pod.anew.came - pod.evicted, False
+                found.departure.successor = successor
+        return found
 
     def _ran(self, pod: _Pod, limit: float | None, default: int | None) -> int | None:
         """Microseconds: what it ran, or what took its place once it was evicted; else what it says; and
@@ -312,7 +375,7 @@ class _Reader:
         if pod.anew is not None:
             length = self._ran(pod.anew, limit, default)
             return None if length is None else max(length, _seen(pod))
-        if pod.began is not None and pod.ended is not None and not pod.evicted:
+        if pod.began is not None and pod.ended is not None and pod.evicted is None:
             return pod.ended - pod.began
         annotations = pod.tree["metadata"].get("annotations") or {}
         own = pod_walltime(annotations, pod.tree.get("spec") or {})
@@ -320,6 +383,10 @@ class _Reader:
         found = default if stated is None else microseconds(stated)
         seen = 0 if pod.began is None else self.now - pod.began
         return None if found is None else max(found, seen)
+
+
+def _phase(status: Tree | None) -> str:
+    return str((status or {}).get("phase", ""))
 
 
 def _asked(group: Tree) -> Any:

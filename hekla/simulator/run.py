@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from hekla.api.trees import Tree
 from hekla.simulator.progress import Progress
-from hekla.simulator.workload import Role, SimulatedJob
+from hekla.simulator.workload import GivenPod, Role, SimulatedJob
 
 
 @dataclass(slots=True)
@@ -49,6 +49,12 @@ class PodRun:
     """Since when it runs in this simulation."""
     node: str = ""
     request: Mapping[str, float] = field(default_factory=dict)
+    given: GivenPod | None = None
+    """What was said of it, where it came as it was given."""
+
+    @property
+    def uid(self) -> str:
+        return str(self.tree["metadata"].get("uid", ""))
 
 
 class Act(NamedTuple):

@@ -11,9 +11,10 @@ import heapq
 import math
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -22,13 +23,22 @@ from hekla.api.trees import Tree
 from hekla.engine.actions.learning import rules_of
 from hekla.engine.cycle import cycle, hooks_of
 from hekla.engine.framework.policy import Policy
-from hekla.engine.model.decisions import Bind, Decisions, Evict
+from hekla.engine.model.decisions import Bind, Decisions, Evict, PodCondition
 from hekla.engine.model.durations import instant
 from hekla.engine.model.reading import key_of
-from hekla.engine.model.resources import amounts
 from hekla.engine.model.state import State
+from hekla.simulator.checks import check
 from hekla.simulator.network import slowdown
-from hekla.simulator.objects import anew, pod, pod_group, pod_key, stamp_of, started, succeeded
+from hekla.simulator.objects import (
+    anew,
+    nominated,
+    pod,
+    pod_group,
+    pod_key,
+    stamp_of,
+    started,
+    succeeded,
+)
 from hekla.simulator.progress import Ends, Progress
 from hekla.simulator.run import Act, JobRun, PodRun, Run
 from hekla.simulator.work import Work
@@ -39,6 +49,7 @@ from hekla.simulator.workload import (
     InputError,
     Role,
     SimulatedJob,
+    Step,
     Workload,
     microseconds,
 )
@@ -57,7 +68,7 @@ NOTICED = 2 * MICROSECONDS
 MOST_CYCLES = 100
 """Cycles at one moment, after which the policy is taken to go in a circle."""
 
-Coming = Call | SimulatedJob | tuple[JobRun, GivenPod]
+Coming = Call | SimulatedJob | tuple[JobRun, GivenPod] | Callable[[], None]
 
 
 class Simulation:
@@ -135,7 +146,7 @@ class Simulation:
         self.outcome.capacity = {
             name: amount for name, amount in self.state.nodes.total().items() if amount
         }
-        self._check(workload)
+        check(workload.jobs, self.state)
 
     def _make_state(self, **settings: Any) -> State:
         return State(**settings)
@@ -233,6 +244,7 @@ class Simulation:
             if self.moments and self.moments[0] == self.now:
                 self.moments.popleft()
             acted = self._carry_out(decided)
+            self._arrive_due()
             if self.moments and self.moments[0] == self.now:
                 continue
             if not acted or self.moments:
@@ -262,7 +274,7 @@ class Simulation:
         while self.ends and self.ends[0][0] == self.now:
             _, key, uid = heapq.heappop(self.ends)
             one = self.pods.get(key)
-            if one is None or one.tree["metadata"].get("uid", "") != uid or one.since is None:
+            if one is None or one.uid != uid or one.since is None:
                 continue  # It was evicted before.
             due.setdefault(one.run.job.key, []).append(key)
         for job, keys in due.items():
@@ -279,8 +291,10 @@ class Simulation:
                 self._call(what)
             elif isinstance(what, SimulatedJob):
                 self._arrive(what)
-            else:
+            elif isinstance(what, tuple):
                 self._take(*what)
+            else:
+                what()
 
     def _comes(self, moment: int, rank: int, what: Coming) -> None:
         """Calls come before jobs and those before single pods, each in their order."""
@@ -355,7 +369,7 @@ class Simulation:
             self.done.setdefault(run.job.key, []).append(key)
             run.left -= 1
             return None
-        one = PodRun(run, given.tree, given.duration)
+        one = PodRun(run, given.tree, given.duration, given=given)
         self._make(key, one)
         if not given.tree["spec"].get("nodeName"):
             return None
@@ -485,6 +499,7 @@ class Simulation:
             self._evict(eviction)
         for bind in decided.binds:
             self._bind(bind)
+        self._nominate(decided)
         if self.unadmitted:
             for status in decided.pod_groups:
                 if status.phase != "Pending":
@@ -494,31 +509,97 @@ class Simulation:
                         self._comes(self.now + given.moment, 2, (run, given))
         return bool(decided.binds or decided.evictions)
 
+    def _nominate(self, decided: Decisions) -> None:
+        """Pods for which room is being made say so, as long after as was recorded."""
+        for condition in decided.conditions:
+            one = self.pods.get(condition.pod)
+            if one is None or not condition.nominated_node:
+                continue
+            told = {} if one.given is None else one.given.nominations
+            lag = told.get(condition.nominated_node, 0)
+            if lag == 0:
+                self._say_nominated(condition)
+            elif lag is not None:
+                self._comes(self.now + lag, 0, partial(self._say_nominated, condition))
+
+    def _say_nominated(self, condition: PodCondition) -> None:
+        one = self.pods.get(condition.pod)
+        if one is not None and one.since is None and one.uid == condition.uid:
+            one.tree = nominated(one.tree, condition.nominated_node)
+            self.state.upsert_pod(one.tree)
+
     def _bind(self, bind: Bind) -> None:
         self._edges = 0
         one = self.pods[bind.pod]
         one.bound = started(one.tree, bind, self._stamp())
-        self.state.upsert_pod(one.bound)
+        steps = () if one.given is None else one.given.beginning
+        for step in steps:
+            self._comes(self.now + step.lag, 0, partial(self._begin, bind.pod, one, step))
+        if not steps:
+            self.state.upsert_pod(one.bound)
         self._start(one, bind.pod, bind.uid, self.now, bind.node)
         run = one.run
         if run.started is None and run.running >= run.job.min_available:
             run.started = self.now
 
+    def _begin(self, key: str, one: PodRun, step: Step) -> None:
+        """A step of a bound pod on its way to run."""
+        if self.pods.get(key) is one:
+            self._show(one, step)
+
+    def _show(self, one: PodRun, step: Step) -> None:
+        """What was recorded of a pod, on the node and with the devices that it has here."""
+        pod = one.bound or one.tree
+        annotations = {
+            **(step.metadata.get("annotations") or {}),
+            **(pod["metadata"].get("annotations") or {}),
+        }
+        self.state.upsert_pod(
+            {
+                "metadata": {**step.metadata, "annotations": annotations},
+                "spec": {**pod["spec"], "nodeName": one.node},
+                "status": step.status,
+            }
+        )
+
     def _evict(self, eviction: Evict) -> None:
-        """The pod is gone, its work is lost, and its job makes it anew; nobody does for a pod without
-        one."""
+        """The pod's work is lost, and its job makes it anew: as it was recorded, or else at once."""
         one = self.pods.pop(eviction.pod, None)
         if one is None:
             return
-        run = one.run
         self._stop(eviction.pod, one, "evict")
-        run.evictions += 1
-        self.state.remove_pod(eviction.pod)
+        one.run.evictions += 1
+        departure = one.given.departure if one.given is not None else None
+        if departure is None:
+            self._make_anew(eviction.pod, one)
+            return
+        for step in departure.steps:
+            self._comes(self.now + step.lag, 0, partial(self._leave, eviction.pod, one, step))
+        successor = departure.successor
+        if successor is not None:
+            assert successor.moment is not None
+            self._comes(self.now + successor.moment, 2, (one.run, successor))
+
+    def _leave(self, key: str, one: PodRun, step: Step) -> None:
+        """A step of an evicted pod on its way out."""
+        if step.status is not None:
+            self._show(one, step)
+            return
+        assert one.given is not None and one.given.departure is not None
+        if one.given.departure.successor is None:
+            self._make_anew(key, one)
+        else:
+            self.state.remove_pod(key)
+
+    def _make_anew(self, key: str, one: PodRun) -> None:
+        """A pod is gone; its job makes another, and nobody does for a pod without one."""
+        run = one.run
+        self.state.remove_pod(key)
         if run.job.given and run.job.group is None:
             run.left -= 1
             return
         tree = anew(one.tree, self._uid(), self._stamp())
-        self._make(eviction.pod, PodRun(run, tree, one.duration, role=one.role))
+        self._make(key, PodRun(run, tree, one.duration, role=one.role))
 
     def _count_use(self, one: PodRun) -> None:
         """A pod has stopped running, or the simulation ends."""
@@ -543,43 +624,6 @@ class Simulation:
         if self.state.rejected:
             (kind, key), why = next(iter(self.state.rejected.items()))
             raise InputError(f"{kind} {key}: {why}")
-
-    def _check(self, workload: Workload) -> None:
-        """Every job fits an empty cluster and names what is there, so that none waits for ever by
-        mistake.  Raises InputError."""
-        self.state.count_changes()
-        total = self.state.nodes.total()
-        for job in workload.jobs:
-            if job.given:  # A cluster has jobs that nobody can run, and they wait.
-                continue
-            if job.queue not in self.state.queues:
-                known = ", ".join(sorted(self.state.queues)) or "none"
-                raise InputError(
-                    f'job "{job.name}": queue = "{job.queue}" does not exist; there are: {known}'
-                )
-            if (
-                job.priority_class
-                and job.priority_class not in self.state.job_table.priority_classes
-            ):
-                raise InputError(
-                    f'job "{job.name}": priorityClass = "{job.priority_class}" does not exist; '
-                    f"there are: {', '.join(sorted(self.state.job_table.priority_classes)) or 'none'}"
-                )
-            for name, amount in self._least(job).items():
-                if amount > total.get(name, 0.0) and name != "pods":
-                    scale = 1000.0 if name == "cpu" else 1.0
-                    asked = " and ".join(
-                        f"{role.pods if job.roles else job.min_available} pods of {name}={role.requests[name]}"
-                        for role in job.templates()
-                        if name in role.requests
-                    )
-                    raise InputError(
-                        f'job "{job.name}": {asked} are more than the cluster has ({total.get(name, 0.0) / scale:g})'
-                    )
-
-    def _least(self, job: SimulatedJob) -> Mapping[str, float]:
-        """What its minimum requests, in the engine's units."""
-        return amounts(pod_group(job, "")["spec"]["minResources"])
 
     def _stamp(self) -> str:
         return stamp_of(self.beginning + self.now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from hekla.api.trees import Tree
 from hekla.simulator.network import Network
@@ -38,6 +38,25 @@ class Role:
     """A role all of whose pods run before these come."""
 
 
+class Step(NamedTuple):
+    """What a scheduler was told of a pod that it had bound or evicted."""
+
+    lag: int
+    """Microseconds since that."""
+    metadata: Tree
+    status: Tree | None
+    """None: it is gone."""
+
+
+@dataclass(slots=True)
+class Departure:
+    """How a pod left that was evicted."""
+
+    steps: list[Step]
+    successor: GivenPod | None = None
+    """What its controller made in its place; `moment` is counted from the eviction."""
+
+
 @dataclass(slots=True)
 class GivenPod:
     """A pod as the API has it.  With a node it runs from the beginning on."""
@@ -49,6 +68,13 @@ class GivenPod:
     """When it comes, in microseconds since the beginning; None: with its job."""
     after_admission: bool = False
     """Whether `moment` is counted from when the scheduler admits its job instead."""
+    beginning: Sequence[Step] = ()
+    """How it came to run once it was bound; without any it runs at once."""
+    departure: Departure | None = None
+    """None: once it is evicted it is gone, and its job makes it anew at once."""
+    nominations: Mapping[str, int | None] = field(default_factory=dict)
+    """Node that it was nominated to -> microseconds until the scheduler saw that written; None: it was
+    bound before."""
 
 
 @dataclass(slots=True)

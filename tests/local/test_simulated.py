@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -100,11 +99,15 @@ def phases(own: Home, kind: Any) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def tape(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def tape(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a scheduler recorded that evicts nobody."""
-    directory = tmp_path_factory.mktemp("recorded")
-    policy, recorded = directory / "calm.yaml", directory / "tape"
-    policy.write_text(POLICY.format(actions="enqueue, allocate, backfill"))
+    return record(tmp_path_factory.mktemp("recorded"), "enqueue, allocate, backfill")
+
+
+def record(directory: Path, actions: str) -> Path:
+    """The recording of a scheduler with these actions, from the first job to the end of the last."""
+    policy, recorded = directory / "policy.yaml", directory / "tape"
+    policy.write_text(POLICY.format(actions=actions))
     with home() as own:
         own.good(
             "up", "--nodes=2", "--node-cpu=4", f"--scheduler-conf={policy}", f"--record={recorded}"
@@ -119,23 +122,47 @@ def tape(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
         until("all jobs have ended", done, 120)
         own.good("down")
-    yield recorded
+    return recorded
 
 
-def test_the_same_binds_in_the_same_order(tape: Path) -> None:
-    bound = [
-        (bind["pod"], bind["node"])
-        for word, *given in read(tape)
-        if word == "cycle"
-        for bind in msgspec.msgpack.decode(given[1])["binds"]
-    ]
+Doings = list[tuple[str, str, str]]
+"""What a scheduler did: bind or evict, a pod, and where it is bound to."""
+
+
+def recorded(tape: Path) -> Doings:
+    found = []
+    for word, *given in read(tape):
+        if word == "cycle":
+            decided = msgspec.msgpack.decode(given[1])
+            found += [("evict", one["pod"], "") for one in decided["evictions"]]
+            found += [("bind", one["pod"], one["node"]) for one in decided["binds"]]
+    return found
+
+
+def simulated(tape: Path) -> Doings:
     workload, policy = recording.read(read(tape), "tape")
     assert policy is not None
     (found,) = simulate(workload, [recorded_policy(*policy)])
-
-    assert len(bound) == sum(workers for _, _, workers, *_ in JOBS) + 1
-    assert [(one.pod, one.node) for one in found.acts if one.what == "bind"] == bound
     assert not found.problems
+    return [
+        (one.what, one.pod, one.node if one.what == "bind" else "")
+        for one in found.acts
+        if one.what in ("bind", "evict")
+    ]
+
+
+def test_the_same_binds_in_the_same_order(tape: Path) -> None:
+    done = recorded(tape)
+    assert len(done) == sum(workers for _, _, workers, *_ in JOBS) + 1
+    assert {what for what, *_ in done} == {"bind"}
+    assert simulated(tape) == done
+
+
+def test_the_same_victims_too(tmp_path: Path) -> None:
+    tape = record(tmp_path, "enqueue, allocate, preempt, reclaim, backfill")
+    done = recorded(tape)
+    assert [what for what, *_ in done].count("evict") >= 6, "others take back their shares"
+    assert simulated(tape) == done
 
 
 def test_a_rehearsal_says_who_would_have_started_sooner_and_who_would_have_gone(

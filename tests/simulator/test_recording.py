@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +14,22 @@ from hypothesis import strategies as st
 from hekla.cli import simulate as command
 from hekla.engine.cycle import cycle
 from hekla.engine.framework.policy import Policy
-from hekla.engine.model.decisions import Decisions
+from hekla.engine.model.decisions import Decisions, PodCondition
 from hekla.engine.policies import default_policy
 from hekla.engine.world import policy
 from hekla.scheduler.policy_file import PolicyFile
 from hekla.scheduler.recording import RecordedState, Recording, read
 from hekla.simulator import recording
-from hekla.simulator.run import Run
+from hekla.simulator.run import PodRun, Run
 from hekla.simulator.simulation import Simulation, simulate
 from hekla.simulator.workload import SimulatedJob, Workload, node, queue
 
 SECOND = 1_000_000
 LAST = policy(plugins=["gang", "predicates", "binpack"], actions="enqueue, allocate, backfill")
+EVICTING = policy(
+    plugins=["priority", "gang", "predicates", "proportion", "binpack"],
+    actions="allocate, preempt, reclaim, backfill",
+)
 
 
 class Scheduler:
@@ -102,6 +108,10 @@ def simulated(scheduler: Scheduler, rules: Policy | None = None, default: int | 
 
 def binds(found: Run) -> list[tuple[str, str]]:
     return [(one.pod, one.node) for one in found.acts if one.what == "bind"]
+
+
+def evicted(found: Run) -> list[str]:
+    return [one.pod for one in found.acts if one.what == "evict"]
 
 
 def busy_hour(scheduler: Scheduler) -> None:
@@ -368,3 +378,46 @@ class _Recorded(Simulation):
         decided = super()._cycle()
         self.tape.cycle(self._clock(), decided)
         return decided
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_victims_leave_as_they_left_and_what_was_nominated_is_seen_as_it_was(
+    tmp_path: Path, seed: int
+) -> None:
+    chance = random.Random(seed)
+    jobs = [
+        SimulatedJob(
+            f"j{number}", chance.randint(0, 20) * SECOND, chance.randint(3, 20) * SECOND,
+            {"cpu": str(chance.randint(1, 3))}, pods := chance.randint(1, 4), chance.choice([1, pods]),
+            queue=chance.choice(["default", "other"]), priority_class=chance.choice(["", "high"]),
+        )
+        for number in range(12)
+    ]  # fmt: skip
+    cluster = [
+        *(node(f"n{number}", {"cpu": "6", "pods": "110"}) for number in range(2)),
+        queue("default"),
+        queue("other"),
+        {"kind": "PriorityClass", "metadata": {"name": "high"}, "value": 9},
+    ]
+    tape = Recording(tmp_path)
+    first = _Slow(tape, Workload(jobs, cluster), EVICTING).run()
+    tape.close()
+
+    workload, _ = recording.read(read(tmp_path), "tape")
+    (again,) = simulate(workload, [EVICTING])
+
+    assert binds(again) == binds(first)
+    assert evicted(again) == evicted(first)
+
+
+class _Slow(_Recorded):
+    """Victims take their time, and what a daemon writes is seen later."""
+
+    def _make_anew(self, key: str, one: PodRun) -> None:
+        assert one.bound is not None
+        leaving = {**one.bound["metadata"], "deletionTimestamp": self._stamp()}
+        self.state.upsert_pod({**one.bound, "metadata": leaving})
+        self._comes(self.now + 2 * SECOND, 0, partial(Simulation._make_anew, self, key, one))
+
+    def _say_nominated(self, condition: PodCondition) -> None:
+        self._comes(self.now + SECOND, 0, partial(Simulation._say_nominated, self, condition))
