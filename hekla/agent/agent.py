@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 RESYNC = 900.0
 """Seconds after which every pod is looked at again."""
 FIRST_RETRY, LONGEST_RETRY = 1.0, 100.0
+MOST_DOUBLINGS = 10
+"""Of the first retry's seconds: a float has no room for a thousand of them."""
 KEEP = 10.0
 """Seconds after which what pods come to together is looked at again."""
 PAUSE = 1.0
@@ -314,9 +316,13 @@ class Agent:
         if name == TOGETHER:
             self._rank_class()
             self._protect()
+            self._failures.pop(name, None)
             return
         pod = self.pod_cache.get(name)
-        if pod is None or self.config is None or not is_active(pod):
+        if pod is None or not is_active(pod):
+            self._failures.pop(name, None)
+            return
+        if self.config is None:
             return
         problems = [text async for text in self._apply_to(pod)]
         if problems:
@@ -339,7 +345,8 @@ class Agent:
         pod = self.pod_cache.get(name)
         if failures == TOLD_AFTER and pod is not None:
             self.recorder.event(pod, "Warning", "ColocationFailed", text)
-        self.queue.add_after(name, min(FIRST_RETRY * 2.0 ** (failures - 1), LONGEST_RETRY))
+        doublings = min(failures - 1, MOST_DOUBLINGS)
+        self.queue.add_after(name, min(FIRST_RETRY * 2.0**doublings, LONGEST_RETRY))
 
     async def _apply_to(self, pod: Pod) -> AsyncIterator[str]:
         """Run every active handler; yields what went wrong, and is worth another try."""

@@ -150,6 +150,45 @@ async def test_a_pod_that_fails_is_tried_again_and_told(
     ], "the first time only"
 
 
+async def test_a_pod_that_failed_a_thousand_times_is_tried_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FIRST_RETRY", 0.0)
+    part = Named(Feature.EVICTION)
+    world.agent.parts.append(part)
+    await world.agent.refresh(config(ON))
+    part.fails = 1100
+    await world.create(pod("hopeless"))
+    await world.until(lambda: part.heard.count("hopeless") > 1100)
+
+
+async def test_failures_go_with_their_pod(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One of the same name begins anew, though the last failed when it was gone already."""
+    part = Named(Feature.EVICTION)
+    world.agent.parts.append(part)
+    await world.agent.refresh(config(ON))
+    gone = asyncio.Event()
+
+    async def late(pod: Pod) -> None:
+        part.heard.append(pod.metadata.name)
+        await gone.wait()
+        raise PartError("not yet")
+
+    monkeypatch.setattr(part, "handle", late)
+    await world.create(pod("brief"))
+    await world.until(lambda: "brief" in part.heard)
+    await world.client.delete(core.POD, "brief", "default", grace=0)
+    await world.until(lambda: "default/brief" not in world.agent.pod_cache)
+    gone.set()
+    await world.until(lambda: world.agent.queue.idle and not world.agent.queue.delayed)
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        await world.create(pod("brief"))
+        await world.until(lambda: "pod default/brief: Eviction: not yet" in caplog.text)
+
+
 async def test_an_annotation_that_nobody_can_read_is_told_and_not_tried_again(world: World) -> None:
     await world.agent.refresh(config(ON))
     await world.create(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hekla.engine.model.time.backoff import BackOff
 from hekla.engine.world import World, policy
 
 
@@ -66,6 +67,16 @@ def test_each_refusal_costs_twice_as_long_and_at_most_a_minute():
         made.now += waits[-1]
 
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
+
+
+def test_a_job_that_was_refused_a_thousand_times_stands_back_for_a_minute():
+    back_off, now = BackOff(), 0.0
+    for _ in range(1100):
+        back_off.failed("default/refused", now)
+        now += back_off.left("default/refused", now)
+    back_off.failed("default/refused", now)
+
+    assert back_off.left("default/refused", now) == 60
 
 
 def test_a_bind_that_held_forgets_it():

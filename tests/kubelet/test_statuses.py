@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hekla.api.kubernetes import core
+from hekla.local.kubelet.pods.containers import back_off
 from hekla.local.kubelet.pods.statuses import (
     ContainerView,
     Ended,
@@ -132,6 +133,11 @@ def test_a_patch_takes_away_what_the_new_condition_has_not() -> None:
         "reason": None,
         "message": None,
     }
+
+
+def test_a_back_off_doubles_up_to_five_minutes_however_often_it_ended() -> None:
+    ends = (1, 2, 3, 4, 5, 6, 7, 8, 2000)
+    assert [back_off(failures) for failures in ends] == [0, 10, 20, 40, 80, 160, 300, 300, 300]
 
 
 def test_a_back_off_shows_the_end_before_it() -> None:

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 FIRST = 1.0
 LONGEST = 60.0
+MOST_DOUBLINGS = 10
+"""Of the first second: a float has no room for a thousand of them."""
 
 
 class Wait(NamedTuple):
@@ -35,7 +37,8 @@ class BackOff:
         if known is not None and now < known.until:
             return
         failures = known.failures + 1 if known is not None else 1
-        self.waits[job] = Wait(now + min(FIRST * 2.0 ** (failures - 1), LONGEST), failures, now)
+        seconds = min(FIRST * 2.0 ** min(failures - 1, MOST_DOUBLINGS), LONGEST)
+        self.waits[job] = Wait(now + seconds, failures, now)
 
     def succeeded(self, job: str) -> None:
         self.waits.pop(job, None)

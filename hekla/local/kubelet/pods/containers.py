@@ -30,6 +30,8 @@ from hekla.local.kubelet.runtime.runtime import Instance
 
 FIRST_BACK_OFF = 10.0
 LONGEST_BACK_OFF = 300.0
+MOST_DOUBLINGS = 10
+"""Of the first back-off: a float has no room for a thousand of them."""
 FORGIVEN_AFTER = 600.0
 """Seconds of running after which earlier ends no longer count."""
 LONGEST_MESSAGE = 4096
@@ -41,7 +43,9 @@ LOG_LINES = 80
 
 def back_off(failures: int) -> float:
     """Seconds before the next start after so many ends in a row: 0, 10, 20, 40 ... 300."""
-    return 0.0 if failures <= 1 else min(LONGEST_BACK_OFF, FIRST_BACK_OFF * 2.0 ** (failures - 2))
+    if failures <= 1:
+        return 0.0
+    return min(LONGEST_BACK_OFF, FIRST_BACK_OFF * 2.0 ** min(failures - 2, MOST_DOUBLINGS))
 
 
 def container_id(uid: str, container: str, attempt: int) -> str:
