@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, ItemsView
 from pathlib import Path
 
 import pytest
@@ -150,6 +151,36 @@ async def test_of_several_nodes_each_uses_what_its_own_pods_use(tmp_path: Path) 
     assert (n2.cpu, n2.rate) == (1 * 10**9, 100_000_000)
     node = (await sampler.snapshot("n2")).node
     assert (node.cores, node.memory_total, node.memory_available) == (2, 4096, 4096)
+
+
+class Held(dict[str, NodeSize]):
+    """Nodes that a measurement gets to see only when it may."""
+
+    def __init__(self, sizes: dict[str, NodeSize]) -> None:
+        super().__init__(sizes)
+        self.reached, self.go_on = threading.Event(), threading.Event()
+
+    def items(self) -> ItemsView[str, NodeSize]:
+        self.reached.set()
+        assert self.go_on.wait(PATIENCE)
+        return super().items()
+
+
+async def test_a_measurement_is_seen_when_it_is_whole(tmp_path: Path) -> None:
+    now = 1000.0
+    sizes = {"n1": NodeSize(2, 4096), "n2": NodeSize(2, 4096)}
+    sampler = UsageSampler(tmp_path, lambda: sizes, lambda: (), lambda: None, lambda: now)
+    await sampler.measure()
+    before = await sampler.snapshot("n1")
+    now += 0.5
+    held = Held(sizes)
+    measuring = asyncio.create_task(asyncio.to_thread(sampler._measure, [], held))
+    assert await asyncio.to_thread(held.reached.wait, PATIENCE)
+    during = await sampler.snapshot("n1")
+    held.go_on.set()
+    await measuring
+    assert during.node.use == before.node.use
+    assert (await sampler.snapshot("n1")).node.use.at == now
 
 
 # --------------------------------------------------------------------------------------- how it is told

@@ -79,6 +79,16 @@ class NodeSize(NamedTuple):
     memory: int
 
 
+class Sample(NamedTuple):
+    """One measurement as a whole."""
+
+    machine: Use
+    shares: Mapping[str, Use]
+    """By name, of the nodes that share the machine."""
+    pods: Mapping[str, tuple[str, PodUsage]]
+    """By uid, with its node."""
+
+
 @dataclass(slots=True)
 class Counter:
     """Processor time of one thing: at the last measurement, and how fast it grew."""
@@ -117,11 +127,8 @@ class UsageSampler:
         """Nanoseconds of the containers of a pod that have ended, by its uid."""
         self._disk: dict[Path, int] = {}
         self._disk_at = -DISK_INTERVAL
-        self._pods: dict[str, tuple[str, PodUsage]] = {}
-        """By uid, with its node."""
-        self._machine: Use | None = None
-        self._shares: dict[str, Use] = {}
-        """By name, of the nodes that share the machine."""
+        self._sample: Sample | None = None
+        """The newest; it is replaced by a thread, and read meanwhile."""
         self._measuring = asyncio.Lock()
 
     async def run(self) -> None:
@@ -135,20 +142,24 @@ class UsageSampler:
 
     async def snapshot(self, node: str) -> Snapshot:
         """What the node and its pods use, at most a second old.  Raises OSError."""
-        if self._machine is None or self._clock() - self._machine.at > FRESH:
+        if not self._is_fresh():
             await self.measure()
-        pods = [pod for owner, pod in self._pods.values() if owner == node]
-        assert self._machine is not None
-        share, size = self._shares.get(node), self._nodes().get(node)
-        shown = await asyncio.to_thread(self._machine_as, node, self._machine)
+        sample = self._sample
+        assert sample is not None
+        pods = [pod for owner, pod in sample.pods.values() if owner == node]
+        share, size = sample.shares.get(node), self._nodes().get(node)
+        shown = await asyncio.to_thread(self._machine_as, node, sample.machine)
         return Snapshot(shown if share is None or size is None else part(shown, share, size), pods)
 
     async def measure(self) -> None:
         """Measure once.  Raises OSError."""
         async with self._measuring:
-            if self._machine is None or self._clock() - self._machine.at > FRESH:
+            if not self._is_fresh():
                 running, nodes = self._running(), dict(self._nodes())
                 await asyncio.to_thread(self._measure, running, nodes)
+
+    def _is_fresh(self) -> bool:
+        return self._sample is not None and self._clock() - self._sample.machine.at <= FRESH
 
     def _running(self) -> list[RunningPod]:
         groups = self._groups()
@@ -174,14 +185,15 @@ class UsageSampler:
                 usages.append(self._container(one, self._count(seen, key, at, measure)))
             inside = [families[one.pid][1] for one in pod.containers if families[one.pid][1:]]
             found[pod.uid] = pod.node, self._pod(pod, usages, inside, seen, at)
-        self._machine = self._count(seen, (), at, measures.of_machine())
-        self._shares = {}
+        machine = self._count(seen, (), at, measures.of_machine())
+        shares = {}
         for name, size in nodes.items() if len(nodes) > 1 else ():
             own = {uid: pod for uid, (node, pod) in found.items() if node == name}
             since = sum(pod.use.cpu - before.get(uid, 0) for uid, pod in own.items())
-            self._shares[name] = self._share(seen, name, size, list(own.values()), since, at)
-        self._counters, self._pods = seen, found
+            shares[name] = self._share(seen, name, size, list(own.values()), since, at)
+        self._counters = seen
         self._ended = {uid: spent for uid, spent in self._ended.items() if uid in found}
+        self._sample = Sample(machine, shares, found)
 
     def _count(
         self, seen: dict[tuple[str, ...], Counter], key: tuple[str, ...], at: float, now: Measure
