@@ -195,6 +195,18 @@ def test_without_groups_for_every_pod_those_without_sizes_get_none(tmp_path: Pat
     assert groups.make(limited, limited.spec.containers[0], 0)
 
 
+def test_processes_that_do_not_move_are_said_and_keep_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As those of another process namespace, which the kernel lists as 0."""
+    top = unified(tmp_path / "scope")
+    (top / "cgroup.type").write_text("domain")
+    (top / "cgroup.procs").write_text("0\n0\n")
+    base = Base(2, "/scope", dict.fromkeys(("cpu", "memory"), top))
+    assert PodGroups.prepare(base, tmp_path, cores=2, every=True) is None
+    assert "scope: processes do not move to hekla-kubelet, left are 0 0" in caplog.text
+
+
 # --- live -----------------------------------------------------------------------------------------
 
 

@@ -25,6 +25,8 @@ BESIDE = ("cpuacct", "net_cls")
 """Controllers of version 1 that are used where they are: the time used, and the class of packets."""
 LEAF = "hekla-kubelet"
 """Where the processes move that are in the group itself, version 2."""
+MOST_TURNS = 100
+"""In which the processes of a group are moved to the leaf."""
 DELEGATE = "`systemd-run --user --scope -p Delegate=yes hekla up` gives one of your own"
 
 
@@ -116,16 +118,21 @@ def vacate(group: Path) -> None:
     """Move the processes of a group into its leaf.  Raises OSError.
 
     The root of all groups may keep its own.  One that is being forked meanwhile is found in the
-    next turn; one that ends meanwhile is gone anyway.
+    next turn; one that ends meanwhile is gone anyway.  One of another process namespace cannot be
+    named, is listed as 0 and stays.
     """
     if not (group / "cgroup.type").exists():
         return
     leaf = group / LEAF
     leaf.mkdir(exist_ok=True)
-    while pids := (group / "cgroup.procs").read_text().split():
+    for _ in range(MOST_TURNS):
+        pids = (group / "cgroup.procs").read_text().split()
+        if not pids:
+            return
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 (leaf / "cgroup.procs").write_text(pid)
+    raise OSError(f"{group}: processes do not move to {LEAF}, left are {' '.join(pids)}")
 
 
 def give_on(group: Path) -> None:

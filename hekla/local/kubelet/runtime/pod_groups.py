@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ from hekla.local.kubelet.pods import admit
 from hekla.local.kubelet.records import container_digest
 from hekla.local.kubelet.runtime import cgroups
 from hekla.local.kubelet.runtime.cgroups import CONTROLLERS, Base
+
+log = logging.getLogger("kubelet.runtime")
 
 QOS = {"Guaranteed": "", "Burstable": "burstable", "BestEffort": "besteffort"}
 """QoS class of a pod -> the directory below kubepods that holds its group."""
@@ -158,7 +161,8 @@ class PodGroups:
                 if made._make(below) and values is not None:
                     made._write(below, values)
             made._write("..", machine)  # else all pods together weigh no more than one processor
-        except OSError:
+        except OSError as error:
+            log.warning("pods have no control groups: %s", error)
             return None
         return made
 
