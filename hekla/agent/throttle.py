@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 THRESHOLD, JITTER, RECOVER = 80, 1, 10
 """Percent: of what is allocatable, of the last quota, of the last quota."""
+LEAST_STEP = 1
+"""Millicores by which a quota grows: a tenth of a small one is none."""
 UNSENT = -1
 
 
@@ -44,7 +46,7 @@ def quota(parameters: Parameters, allocatable: int, used: int, last: int) -> int
         return None
     available = max(allocatable * parameters.threshold // 100 - used, 0)
     if last > 0 and available > last:
-        available = min(available, last + last * parameters.recover // 100)
+        available = min(available, last + max(last * parameters.recover // 100, LEAST_STEP))
     if last < 0:
         return available
     if last == 0:

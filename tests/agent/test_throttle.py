@@ -17,6 +17,7 @@ STANDARD = Parameters.of(True, 80, None, None)
         (STANDARD, 1000, 0, None),  # still nothing
         (STANDARD, 700, 0, 100),  # from nothing it may grow at once
         (STANDARD, 200, 400, 440),  # grows by a tenth
+        (STANDARD, 0, 5, 6),  # a tenth of 5 is 0, and it grows all the same
         (STANDARD, 600, 400, 200),  # shrinks at once
         (STANDARD, 403, 400, None),  # 397: less than the jitter of 1 percent
         (STANDARD, 404, 400, 396),  # 396: exactly the jitter
