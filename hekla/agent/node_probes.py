@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 INTERVAL = 10.0
 FIRST = 1.0
 """Seconds from the first reading of the counters to the first sample."""
+EXPECTED = (ApiError, TransportError, CgroupError)
+"""What fails without anybody's fault here."""
 
 
 class NodeThrottle:
@@ -104,12 +106,19 @@ class NodeProbes:
         for follower in self._followers:
             try:
                 await follower.round(usage, node)
-            except (ApiError, TransportError, CgroupError) as error:
-                if self._problems.get(follower.name) != str(error):
-                    self._problems[follower.name] = str(error)
-                    log.warning("%s: %s; the next round tries again", follower.name, error)
+            except Exception as error:
+                self._failed(follower.name, error)
             else:
                 self._problems.pop(follower.name, None)
+
+    def _failed(self, name: str, error: Exception) -> None:
+        """Say it, once while it stays the same.  What is not expected is a bug of ours, which must not
+        end the others' work; its traceback is in the log."""
+        text = str(error) or type(error).__name__
+        if self._problems.get(name) != text:
+            self._problems[name] = text
+            bug = None if isinstance(error, EXPECTED) else error
+            log.warning("%s: %s; the next round tries again", name, text, exc_info=bug)
 
 
 def node_probes(

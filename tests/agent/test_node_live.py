@@ -7,9 +7,13 @@ import itertools
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
 from hekla.agent.features import Feature
+from hekla.agent.node_probes import NodeProbes
+from hekla.agent.pods import Node
+from hekla.agent.usage import Usage
 from hekla.agent.watermarks import Kind
 from hekla.api.kubernetes import core, policy
 from hekla.api.trees import Json
@@ -154,6 +158,35 @@ async def test_without_the_feature_nothing_is_lent_and_no_label_changed(
         await story.round(cpu=1000)
         assert await story.lent() == (None, None)
         assert (await story.node()).metadata.labels["volcano.sh/oversubscription"] == "true"
+
+
+# rounds
+
+
+class Follower:
+    """One that counts its rounds, and fails in them when it is told to."""
+
+    def __init__(self, name: str, error: Exception | None = None) -> None:
+        self.name = name
+        self.error = error
+        self.rounds = 0
+
+    async def round(self, usage: Usage, node: Node) -> None:
+        self.rounds += 1
+        if self.error is not None:
+            raise self.error
+
+
+async def test_a_bug_of_one_ends_no_round(
+    story: NodeStory, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken, whole = Follower("broken", KeyError("nobody thought of it")), Follower("whole")
+    probes = NodeProbes(story.agent, story.collector, (broken, whole))
+    await probes.round()
+    await probes.round()
+    assert (broken.rounds, whole.rounds) == (2, 2)
+    (record,) = [one for one in caplog.records if "broken" in one.getMessage()]
+    assert record.exc_info is not None, "with its traceback, and once"
 
 
 # eviction
