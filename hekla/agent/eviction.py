@@ -4,10 +4,8 @@ Reference: agent 8.4."""
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -17,16 +15,17 @@ from hekla.agent.pods import Pod, is_active, is_offline
 from hekla.agent.watermarks import Kind
 from hekla.api import names
 from hekla.api.kubernetes import core
+from hekla.api.meta import key
 from hekla.kube.client import Client
 from hekla.kube.errors import ApiError, NotFound
 from hekla.kube.events import Recorder
+from hekla.kube.evictions import eviction_version
 from hekla.kube.http.client import TransportError
 from hekla.podrules.usage import pod_resources
 
 log = logging.getLogger(__name__)
 
 TURNED_OFF = "Evict offline pod due to node overSubscription is turned off"
-SOURCE = "kubernetes.io/config.source"
 CRITICAL = 2_000_000_000
 """Priority from which a pod is critical to its node or cluster."""
 PATIENCE = 5.0
@@ -42,23 +41,17 @@ def is_critical(pod: Pod) -> bool:
     marks = pod.metadata.annotations
     return (
         names.MIRROR_POD in marks
-        or marks.get(SOURCE, "api") != "api"
+        or marks.get(names.CONFIG_SOURCE, "api") != "api"
         or (pod.spec.priority or 0) >= CRITICAL
     )
 
 
 def requested(pod: Pod, resource: str) -> int:
     """Millicores of cpu, whole units of all else, over all containers of a pod."""
-    amounts = _requests(msgspec.json.encode(pod.spec))
-    return amounts.get(resource, 0)
-
-
-@lru_cache(maxsize=1024)
-def _requests(spec: bytes) -> dict[str, int]:
-    return {
-        name: amount.milli() if name == names.CPU else amount.whole()
-        for name, amount in pod_resources(msgspec.json.decode(spec), "requests").items()
-    }
+    amount = pod_resources(msgspec.to_builtins(pod.spec), "requests").get(resource)
+    if amount is None:
+        return 0
+    return amount.milli() if resource == names.CPU else amount.whole()
 
 
 def victims(pods: Iterable[Pod], kind: Kind, resources: Names) -> list[Pod]:
@@ -85,16 +78,6 @@ def borrowers(pods: Iterable[Pod], resources: Names) -> list[Pod]:
     ]
 
 
-async def eviction_version(client: Client) -> str:
-    """In which version the API server takes evictions; "" where it takes none.  Raises ApiError and
-    TransportError."""
-    answer = await client.request("GET", "/api/v1")
-    for one in json.loads(answer.body).get("resources") or ():
-        if one.get("name") == "pods/eviction" and one.get("kind") == "Eviction":
-            return f"{one.get('group') or 'policy'}/{one.get('version') or 'v1'}"
-    return ""
-
-
 class Evictor:
     """Evicts pods and says so on them."""
 
@@ -102,7 +85,7 @@ class Evictor:
         self,
         client: Client,
         recorder: Recorder,
-        counted: Callable[[str], None] = lambda outcome: None,
+        counted: Callable[[str], None],
     ) -> None:
         """`counted` hears what became of each eviction: evicted, refused or failed."""
         self._client = client
@@ -126,39 +109,42 @@ class Evictor:
 
     async def evict(self, pod: Pod, message: str) -> bool:
         """Whether the API server has taken the eviction.  Budgets are kept; who is critical stays."""
-        key = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        name = key(pod)
         if pod.metadata.uid in self._evicted:
             return False
         if is_critical(pod):
             self._counted("refused")
-            log.warning("%s is critical to its node and not evicted", key)
+            log.warning("%s is critical to its node and not evicted", name)
             return False
         try:
             async with asyncio.timeout(PATIENCE):
-                self._version = self._version or await eviction_version(self._client)
-                if not self._version:
-                    raise ApiError(404, "NotFound", "the API server does not serve pods/eviction")
-                await self._client.post(
-                    core.POD,
-                    pod.metadata.name,
-                    pod.metadata.namespace,
-                    "eviction",
-                    _body(pod, self._version),
-                )
-        except NotFound:
-            self._evicted.add(pod.metadata.uid)
-            log.info("%s is gone already", key)
-            return False
+                was_there = await self._post(pod)
         except (ApiError, TransportError, TimeoutError) as error:
             why = str(error) or f"no answer within {PATIENCE:g} s"
             self._counted("failed")
-            log.warning("%s is not evicted: %s", key, why)
+            log.warning("%s is not evicted: %s", name, why)
             self._recorder.event(pod, "Warning", "EvictionFailed", f"{message}: {why}")
             return False
         self._evicted.add(pod.metadata.uid)
+        if not was_there:
+            log.info("%s is gone already", name)
+            return False
         self._counted("evicted")
-        log.info("%s: %s", key, message)
+        log.info("%s: %s", name, message)
         self._recorder.event(pod, "Warning", "Evicted", message)
+        return True
+
+    async def _post(self, pod: Pod) -> bool:
+        """Whether the pod was still there.  Raises ApiError and TransportError."""
+        self._version = self._version or await eviction_version(self._client)
+        if not self._version:
+            raise ApiError(404, "NotFound", "the API server does not serve pods/eviction")
+        name, namespace = pod.metadata.name, pod.metadata.namespace
+        body = _body(pod, self._version)
+        try:
+            await self._client.post(core.POD, name, namespace, "eviction", body)
+        except NotFound:
+            return False
         return True
 
 

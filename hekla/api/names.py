@@ -83,6 +83,8 @@ JDB_MAX_UNAVAILABLE = "volcano.sh/jdb-max-unavailable"
 TASK_PRIORITY = "volcano.sh/task-priority"
 NUMA_TOPOLOGY_POLICY = "volcano.sh/numa-topology-policy"
 MIRROR_POD = "kubernetes.io/config.mirror"
+CONFIG_SOURCE = "kubernetes.io/config.source"
+"""Where a kubelet has a pod from; on those that it mirrors."""
 
 # Resources.
 CPU = "cpu"

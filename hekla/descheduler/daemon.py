@@ -6,7 +6,6 @@ Flags and defaults are the original's (reference: descheduler 2); `--once` is ou
 from __future__ import annotations
 
 import datetime
-import json
 import logging
 import ssl
 import time
@@ -38,6 +37,7 @@ from hekla.kube.daemon import (
 from hekla.kube.daemon import main as run_daemon
 from hekla.kube.errors import ApiError
 from hekla.kube.events import Recorder
+from hekla.kube.evictions import eviction_version
 from hekla.kube.flags import SECONDS, TEXT, WHOLE, YES_NO, Flag, Options, at_least, between
 
 log = logging.getLogger(__name__)
@@ -201,13 +201,10 @@ async def listen(daemon: Daemon) -> None:
 async def find_eviction_api(client: Client) -> None:
     """Raises DaemonError where pods cannot be evicted."""
     try:
-        answer = await client.request("GET", "/api/v1")
+        version = await eviction_version(client)
     except ApiError as error:
         raise DaemonError(f"what the API server serves cannot be read: {error}") from None
-    resources = json.loads(answer.body).get("resources") or ()
-    if not any(
-        one.get("name") == "pods/eviction" and one.get("kind") == "Eviction" for one in resources
-    ):
+    if not version:
         raise DaemonError("the API server does not serve pods/eviction, so nothing can be evicted")
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from hekla.api import meta
 from hekla.api.kubernetes.placement import NodeSelector, Toleration
-from hekla.api.names import TASK_SPEC
+from hekla.api.names import CONFIG_SOURCE, MIRROR_POD, TASK_SPEC
 from hekla.api.selectors import EVERYTHING, NOTHING, LabelSelector, of_object
 from hekla.api.text import quantity
 from hekla.api.text.durations import seconds
@@ -37,7 +37,6 @@ from hekla.podrules.profiles import DELETION_COST
 from hekla.podrules.usage import pod_resources
 
 EVICT = "descheduler.alpha.kubernetes.io/evict"
-MIRROR, SOURCE = "kubernetes.io/config.mirror", "kubernetes.io/config.source"
 PREEMPTABLE, COOLDOWN = "volcano.sh/preemptable", "volcano.sh/cooldown-time"
 GROUP = "scheduling.k8s.io/group-name"
 LONGEST_GRACE = 600.0
@@ -112,8 +111,8 @@ def pod_of(tree: Tree) -> Pod:
         tuple(_reasons(containers, "waiting")),
         any("hostPath" in one or "emptyDir" in one for one in spec.get("volumes") or ()),
         any("persistentVolumeClaim" in one for one in spec.get("volumes") or ()),
-        MIRROR in marks,
-        marks.get(SOURCE, "api") != "api",
+        MIRROR_POD in marks,
+        marks.get(CONFIG_SOURCE, "api") != "api",
         EVICT in marks,
         _truth(marks.get(PREEMPTABLE) or (metadata.get("labels") or {}).get(PREEMPTABLE)),
         _length(marks.get(COOLDOWN)),

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from hekla.agent.eviction import borrowers, is_critical, requested, victims
+from hekla.agent.eviction import Evictor, borrowers, is_critical, requested, victims
 from hekla.agent.node_resources import idle_of
 from hekla.agent.oversubscription import Names
 from hekla.agent.pods import Node, Pod
 from hekla.agent.usage import Scope, Usage
 from hekla.agent.watermarks import Kind
 from hekla.api.trees import Json
+from hekla.kube.events import Recorder
+from hekla.kube.http.message import Response
 from tests.agent.trees import pod_tree
+from tests.kube.scripted_api import scripted_api
 
 LENT = Names()
 
@@ -73,6 +77,27 @@ def test_a_pod_requests_what_its_containers_do_at_once() -> None:
 )
 def test_critical_pods(more: Json, critical: bool) -> None:
     assert is_critical(pod(**more)) is critical
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [(200, "/api/v1 is no list of resources: JSON is malformed"), (404, "page not found")],
+)
+async def test_where_a_proxy_answers_nobody_is_evicted_and_nobody_gone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, code: int, why: str
+) -> None:
+    outcomes: list[str] = []
+    async with scripted_api(tmp_path) as (api, client):
+        recorder = Recorder(client, "volcano-agent")
+        evictor = Evictor(client, recorder, outcomes.append)
+        page = b"<html>page not found</html>"
+        api.refusals.append(Response(code, page, headers={"Content-Type": "text/html"}))
+        assert not await evictor.evict(found := pod("p"), "too full")
+        assert [request.method for request in api.requests] == ["GET"]
+        assert evictor.still_there([found]) == [found]
+        await recorder.close()
+    assert outcomes == ["failed"]
+    assert "default/p is not evicted: " in caplog.text and why in caplog.text
 
 
 @pytest.mark.parametrize(
