@@ -145,6 +145,9 @@ class Agent:
         listed = list(writes)
         self.originals.save()  # before what it remembers is changed
         self.metrics.writes.inc(self.cgroups.apply(listed))
+        for one in listed:
+            if one.restores:
+                self.originals.forget(one.path)
 
     def throttle(self, milli: int) -> None:
         """Let all best-effort pods together use so much CPU; -1 for as much as there is.  Raises

@@ -75,6 +75,8 @@ class Write(NamedTuple):
     """What it says without the feature; None: the feature leaves no trace that matters."""
     required: bool = False
     """Whether a missing file is an error; otherwise it is skipped, and said once."""
+    restores: bool = False
+    """Whether the value is the file's original, which need not be remembered when it is written."""
 
 
 class CgroupError(Exception):

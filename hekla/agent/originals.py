@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class Originals:
-    """Path -> text.  `save` before anything that is remembered is changed."""
+    """Path -> text.  `save` before a file that is remembered is changed, `forget` when it is written back."""
 
     def __init__(self, file: Path | None = None) -> None:
         self._file = file

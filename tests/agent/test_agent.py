@@ -4,18 +4,20 @@ is said."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 import pytest_asyncio
 
 from hekla.agent import agent as module
 from hekla.agent import reload
 from hekla.agent.agent import Agent, PartError, Settings
-from hekla.agent.cgroups import CPU_IDLE
+from hekla.agent.cgroups import CPU_IDLE, CPU_SHARE, MEMORY_LOW
 from hekla.agent.configuration import ColocationConfig, ConfigurationError, merge, read
 from hekla.agent.features import Feature
 from hekla.agent.machine import machine
@@ -80,7 +82,8 @@ class World:
 
     async def create(self, each: Pod) -> None:
         name = each.metadata.name
-        tree = pod_tree(name, annotations=dict(each.metadata.annotations))
+        resources = [msgspec.to_builtins(one.resources) for one in each.spec.containers]
+        tree = pod_tree(name, annotations=each.metadata.annotations, containers=resources)
         await self.client.create(core.POD.untyped, tree, "default")
         now = {"status": status(name)}
         await self.client.patch(core.POD.untyped, name, now, "default", subresource="status")
@@ -213,6 +216,47 @@ async def test_what_is_off_is_taken_back_once(world: World) -> None:
     world.trees.put(directory, CPU_IDLE, "1")
     await world.agent.refresh(config(OFF))
     assert world.trees.says(directory, CPU_IDLE) == "1", "what others do meanwhile is theirs"
+
+
+@contextlib.contextmanager
+def unwritable(file: Path) -> Iterator[None]:
+    """Nobody can write the file, until it is there again as it was."""
+    aside = file.rename(file.with_suffix(".aside"))
+    file.mkdir()
+    yield
+    file.rmdir()
+    aside.rename(file)
+
+
+async def test_a_protection_that_could_not_be_taken_back_is_later(world: World) -> None:
+    ratio = {"volcano.sh/colocation-config": '{"memoryQos":{"lowRatio":50}}'}
+    await world.create(pod("calm", containers=[{"requests": {"memory": "1M"}}], annotations=ratio))
+    await world.until(lambda: "default/calm" in world.agent.pod_cache)
+    world.trees.add(world.agent.pods()[0])
+    file = world.trees.cgroups.path(world.trees.cgroups.qos_root("BestEffort"), MEMORY_LOW)
+    file.write_text("7")
+    await world.agent.refresh(config(ON))
+    await world.until(lambda: file.read_text() == "500000")
+    with unwritable(file):
+        await world.agent.refresh(config(OFF))
+        await world.until(lambda: world.agent.queue.idle)
+    world.agent.sync_pods()
+    await world.until(lambda: file.read_text() == "7")
+
+
+async def test_a_share_that_could_not_be_taken_back_is_the_one_to_rank(world: World) -> None:
+    await world.create(pod("quick", annotations={"volcano.sh/qos-level": "LS"}))
+    await world.until(lambda: "default/quick" in world.agent.pod_cache)
+    found = world.trees.add(world.agent.pods()[0])
+    share = world.trees.cgroups.path(world.trees.cgroups.pod(found), CPU_SHARE)
+    share.write_text("39")
+    await world.agent.refresh(config(ON))
+    await world.until(lambda: share.read_text() == "78")
+    with unwritable(share):
+        await world.agent.refresh(config(OFF))
+    await world.agent.refresh(config(ON))
+    await world.agent.refresh(config(OFF))
+    assert share.read_text() == "39"
 
 
 @pytest.mark.parametrize(("may", "idle"), [(True, "1"), (False, "0")])

@@ -59,8 +59,7 @@ def undo(pod: Pod, context: Context) -> Iterator[Write]:
         yield Write(cgroups.path(directory, CPU_IDLE), "0")
     elif context.originals.get(path) is None and pod_share(pod, context) is None:
         return
-    yield Write(path, str(base_share(pod, context)))
-    context.originals.forget(path)
+    yield Write(path, str(base_share(pod, context)), restores=True)
 
 
 def ranked(share: int, level: int, version: Version) -> int:

@@ -47,8 +47,7 @@ def writes(pods: Iterable[Pod], context: Context) -> Iterator[Write]:
             own = int(before) if before.isdigit() else 0
             yield Write(path, before if before == "max" else str(max(amount, own)))
         else:
-            yield Write(path, before)
-            originals.forget(path)
+            yield Write(path, before, restores=True)
 
 
 def protected(pod: Pod, context: Context) -> tuple[int, int]:
