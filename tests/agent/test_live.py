@@ -365,11 +365,16 @@ async def test_a_pod_whose_cgroups_come_late_or_go_early(node: Node) -> None:
     )
     quota.write_text("70000 100000")
     await node.says({(directory, CPU_BURST): "0"})
-    node.trees.put(node.trees.cgroups.container(late, "c0"), CPU_QUOTA, "70000 100000")
+
+    other = node.trees.cgroups.pod(await node.create("other", level="BE"))
+    await node.says({(other, CPU_IDLE): "1"})
     shutil.rmtree(quota.parent)
     await node.label(colocation=None)
-    await node.create("other", level="BE")
-    assert node.agent.get("/healthz") == "ok"
+    await node.says({(other, CPU_IDLE): "0"})
+    await node.label(colocation="true")
+    await node.says({(other, CPU_IDLE): "1"})
+    assert not quota.parent.exists()
+    assert "Traceback" not in node.agent.log.read_text()
 
 
 @pytest.mark.scenario("agent", "6")
