@@ -8,24 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from pathlib import Path
 
 from hekla.agent import doctor
 from hekla.agent.agent import Agent
 from hekla.agent.doctor import Finding
 from hekla.agent.features import Feature
-from hekla.agent.pods import NODE
-from hekla.api.kubernetes.nodes import NodeCondition
-from hekla.api.text.times import stamp
+from hekla.agent.own_node import OwnNode
 from hekla.kube.errors import ApiError
 from hekla.kube.http.client import TransportError
 
 log = logging.getLogger(__name__)
 
 PERIOD = 60.0
-TOLD = ("status", "reason", "message")
-"""The fields of the condition whose difference counts."""
 
 
 class Condition:
@@ -33,6 +28,7 @@ class Condition:
 
     def __init__(self, agent: Agent, state: Path) -> None:
         self._agent = agent
+        self._own = OwnNode(agent.client, agent.settings.node_name)
         self._state = state
         self._traffic: Finding | None = None
         """Found out once: it is tried, with programs."""
@@ -66,23 +62,7 @@ class Condition:
         node = self._agent.node
         if node is None:
             return
-        there = (one for one in node.status.conditions if one.type == wanted["type"])
-        known = next(there, NodeCondition())
-        if all(getattr(known, name) == wanted[name] for name in TOLD):
-            return
-        now = stamp(time.time())
-        changed = known.status != wanted["status"]
-        moments = {
-            "lastTransitionTime": now if changed else known.last_transition_time,
-            "lastHeartbeatTime": now,
-        }
         try:
-            await self._agent.client.patch(
-                NODE,
-                self._agent.settings.node_name,
-                {"status": {"conditions": [{**wanted, **moments}]}},
-                type="strategic",
-                subresource="status",
-            )
+            await self._own.write_condition(node, wanted)
         except (ApiError, TransportError) as error:
             log.warning("the node's condition %s is not written: %s", wanted["type"], error)

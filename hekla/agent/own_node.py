@@ -1,4 +1,4 @@
-"""What the agent writes on its own node: lent resources, labels, the taint and the condition that say
+"""What the agent writes on its own node: lent resources, labels, conditions, and the taint that says
 that offline pods are being evicted."""
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from hekla.agent.pods import NODE, Node
+from hekla.api.kubernetes.nodes import NodeCondition
 from hekla.api.kubernetes.placement import Taint
 from hekla.api.text.times import stamp
 from hekla.kube.client import Client
@@ -23,6 +24,8 @@ PAUSE = 0.05
 EVICTING_TAINT = Taint(key="volcano.sh/offline-job-evicting", effect="NoSchedule")
 EVICTING = "OfflineJobEvicting"
 """The condition beside the taint, which says why."""
+TOLD = ("status", "reason", "message")
+"""The fields of a condition whose difference counts."""
 
 Change = Callable[[Node], dict[str, Any] | None]
 """A patch of the node as it is; None: nothing is to be written."""
@@ -34,10 +37,9 @@ class OwnNode:
     Methods raise ApiError and TransportError.
     """
 
-    def __init__(self, client: Client, name: str, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, client: Client, name: str) -> None:
         self.client = client
         self.name = name
-        self._clock = clock
 
     async def read(self) -> Node:
         return await self.client.get(NODE, self.name)
@@ -98,34 +100,24 @@ class OwnNode:
         )
 
     async def say(self, evicting: bool, reason: str, message: str) -> None:
-        """State the condition."""
-        status, now = "True" if evicting else "False", stamp(self._clock())
+        """State whether offline pods are being evicted."""
+        node, status = await self.read(), "True" if evicting else "False"
+        if evicting or any(one.type == EVICTING for one in node.status.conditions):
+            wanted = {"type": EVICTING, "status": status, "reason": reason, "message": message}
+            await self.write_condition(node, wanted)
 
-        def change(node: Node) -> dict[str, Any] | None:
-            conditions = node.status.conditions
-            have = next((one for one in conditions if one.type == EVICTING), None)
-            if have is None and not evicting:
-                return None
-            if have and (have.status, have.reason, have.message) == (status, reason, message):
-                return None
-            since = have.last_transition_time if have and have.status == status else now
-            mine = {
-                "type": EVICTING,
-                "status": status,
-                "reason": reason,
-                "message": message,
-                "lastHeartbeatTime": now,
-                "lastTransitionTime": since,
-            }
-            return {"status": {"conditions": [mine]}}
-
-        await self._patch_conditions(change)
-
-    async def _patch_conditions(self, change: Change) -> None:
-        """Conditions are merged by their type, so a version need not be checked."""
-        patch = change(await self.read())
-        if patch is not None:
-            await self.client.patch(NODE, self.name, patch, type="strategic", subresource="status")
+    async def write_condition(self, node: Node, wanted: Mapping[str, str]) -> None:
+        """Write a condition, unless the node as it is known says the same.  Conditions are merged by
+        their type, so a version need not be checked."""
+        there = (one for one in node.status.conditions if one.type == wanted["type"])
+        known = next(there, NodeCondition())
+        if all(getattr(known, name) == wanted[name] for name in TOLD):
+            return
+        now = stamp(time.time())
+        since = known.last_transition_time if known.status == wanted["status"] else now
+        condition = {**wanted, "lastHeartbeatTime": now, "lastTransitionTime": since}
+        patch = {"status": {"conditions": [condition]}}
+        await self.client.patch(NODE, self.name, patch, type="strategic", subresource="status")
 
 
 def is_cordoned(node: Node) -> bool:

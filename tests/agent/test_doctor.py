@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from hekla.agent import condition as module
-from hekla.agent import doctor
+from hekla.agent import doctor, own_node
 from hekla.agent.agent import Agent
 from hekla.agent.cgroups import CPU_BURST, CPU_QOS, CPU_USAGE, MEMORY_QOS, MEMORY_STAT, File
 from hekla.agent.condition import Condition
@@ -119,7 +119,7 @@ async def test_the_condition_is_written_when_it_is_another(
 ) -> None:
     monkeypatch.setattr(module.doctor, "traffic", lambda: TRAFFIC)
     now = 1_000_000.0
-    monkeypatch.setattr(module.time, "time", lambda: now)
+    monkeypatch.setattr(own_node.time, "time", lambda: now)
     stub = Stub(v2, tmp_path)
     condition = Condition(cast("Agent", cast("Any", stub)), tmp_path)
     for _ in range(2):
