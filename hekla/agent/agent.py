@@ -90,8 +90,8 @@ class Settings:
 
 @dataclass
 class Agent:
-    """What the parts share.  `parts` are told of a configuration in their order, after the handlers of
-    cgroups."""
+    """What the parts share.  Features hear of a configuration one after the other, in the order of
+    `Feature`: each its parts, and where it is off what its handler has written is taken back."""
 
     client: Client
     recorder: Recorder
@@ -205,15 +205,12 @@ class Agent:
         for feature in Feature:
             try:
                 is_wanted = wanted(feature, config)
-            except ConfigurationError as error:
+                supported = feature in self.settings.supports
+                if is_wanted and not supported and feature in SECTIONS:
+                    ignored.append(unsupported(feature))
+                await self._switch(feature, config, is_wanted and supported)
+            except (ConfigurationError, PartError) as error:
                 problems.append(str(error))
-                continue
-            supported = feature in self.settings.supports
-            if is_wanted and not supported and feature in SECTIONS:
-                ignored.append(unsupported(feature))
-            problems += [
-                text async for text in self._switch(feature, config, is_wanted and supported)
-            ]
         self.metrics.active.values = {
             (("feature", feature),): float(self.is_active(feature)) for feature in Feature
         }
@@ -223,18 +220,12 @@ class Agent:
             raise ConfigurationError(aggregate(problems))
         return ignored
 
-    async def _switch(
-        self, feature: Feature, config: ColocationConfig, now: bool
-    ) -> AsyncIterator[str]:
-        """Turn a feature on or off; yields what went wrong.  One that is off and was not, or may have
-        been in a process before this one, is taken back."""
+    async def _switch(self, feature: Feature, config: ColocationConfig, now: bool) -> None:
+        """Turn a feature on or off.  One that is off and was not, or may have been in a process before
+        this one, is taken back.  Raises what its part does, and it stays as it was."""
         for part in self.parts:
             if part.feature is feature:
-                try:
-                    await part.refresh(config, now)
-                except (ConfigurationError, PartError) as error:
-                    yield str(error)
-                    return
+                await part.refresh(config, now)
         before = self._active.get(feature)
         self._active[feature] = now
         if now or before is False:

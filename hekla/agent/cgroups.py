@@ -297,13 +297,7 @@ def version_of(machine: Machine) -> Version:
 
 def driver_of(machine: Machine) -> Driver:
     """The first that says it: the environment, the kubelet's files, its process, the directories."""
-    files = (
-        machine.kubelet_root / "config.yaml",
-        machine.etc_kubernetes / "kubelet.conf",
-        machine.kubelet_root / "kubeadm-flags.env",
-    )
-    stated = (_stated(_text(file)) for file in files)
-    for word in (machine.cgroup_driver, *stated, _of_process(machine.proc)):
+    for word in _told(machine):
         if word in tuple(Driver):
             return Driver(word)
     root = machine.cgroup
@@ -318,6 +312,18 @@ def driver_of(machine: Machine) -> Driver:
         if path.exists():
             return driver
     return Driver.CGROUPFS
+
+
+def _told(machine: Machine) -> Iterator[str]:
+    """What the environment, the kubelet's files and its process say, each asked when its turn comes."""
+    yield machine.cgroup_driver
+    for file in (
+        machine.kubelet_root / "config.yaml",
+        machine.etc_kubernetes / "kubelet.conf",
+        machine.kubelet_root / "kubeadm-flags.env",
+    ):
+        yield _stated(_text(file))
+    yield _of_process(machine.proc)
 
 
 def _of_process(proc: Path) -> str:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hekla.agent import cgroups, doctor, features
-from hekla.agent.agent import Agent, Part, Settings
+from hekla.agent.agent import Agent, Settings
 from hekla.agent.condition import Condition
 from hekla.agent.configuration import ConfigurationError, Document, read
 from hekla.agent.machine import Machine, machine
@@ -121,7 +121,7 @@ def machine_of(options: Options) -> Machine:
 
 
 def assemble(daemon: Daemon, recorder: Recorder) -> Agent:
-    """The agent with all of its parts, in the order in which they hear of a configuration."""
+    """The agent with the part that shapes traffic; what measures the node adds those that need it."""
     options = daemon.options
     here = machine_of(options)
     there = cgroups.find(here, options.kube_cgroup_root)
@@ -134,8 +134,7 @@ def assemble(daemon: Daemon, recorder: Recorder) -> Agent:
         settings_of(options, there.driver),
         Originals(Path(options.state_dir) / "originals.json"),
     )
-    parts: list[Part] = [NetworkQos(agent, StateFiles(Path(options.state_dir)))]
-    agent.parts += parts
+    agent.parts.append(NetworkQos(agent, StateFiles(Path(options.state_dir))))
     return agent
 
 

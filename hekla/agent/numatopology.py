@@ -230,7 +230,6 @@ class TopologyReporter:
         given: str = "",
         *,
         uid: Callable[[], str] = str,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         """`uid`: of the node, with which the object goes; "" while it is not known."""
         self._client = client
@@ -238,7 +237,6 @@ class TopologyReporter:
         self._uid = uid
         self._files = files
         self._given = given
-        self._clock = clock
         self._problem = ""
 
     async def run(self, period: float) -> None:
@@ -261,7 +259,7 @@ class TopologyReporter:
         return written
 
     async def _write(self, spec: NumatopoSpec) -> bool:
-        stamp = {TIMESTAMP: str(int(self._clock()))}
+        stamp = {TIMESTAMP: str(int(time.time()))}
         try:
             there = await self._client.get(NUMATOPOLOGY, self._node)
         except NotFound:

@@ -21,8 +21,8 @@ class Originals:
         self._file = file
         self._texts: dict[str, str] = {}
         self._changed = False
-        self.problem = ""
-        """Why nothing is kept across a kill."""
+        self._is_said = False
+        """That nothing is kept across a kill."""
         if file is None:
             return
         try:
@@ -58,8 +58,8 @@ class Originals:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             part.write_text(json.dumps(self._texts, indent=1))
             part.replace(self._file)
-            self._changed, self.problem = False, ""
+            self._changed = self._is_said = False
         except OSError as error:
-            if not self.problem:
+            if not self._is_said:
                 log.warning("%s cannot be written: %s", self._file, error.strerror)
-            self.problem = f"{self._file}: {error.strerror}"
+            self._is_said = True

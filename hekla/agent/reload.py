@@ -29,6 +29,7 @@ from hekla.api import names
 from hekla.api.kubernetes import core
 from hekla.kube.cache import Cache
 from hekla.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
+from hekla.kube.events import Severity
 from hekla.kube.http.client import TransportError
 
 log = logging.getLogger(__name__)
@@ -202,7 +203,7 @@ class Reloader:
         self._say("Warning", "ConfigApplyFailed", f"Failed to apply config{why}")
         return False
 
-    def _say(self, type: Any, reason: str, message: str) -> None:
+    def _say(self, type: Severity, reason: str, message: str) -> None:
         log.log(logging.WARNING if type == "Warning" else logging.INFO, "%s", message)
         about = self._own if self._own is not None else self._agent.node
         self._agent.recorder.event(about, type, reason, message)

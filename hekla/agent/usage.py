@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from hekla.agent.cgroups import CPU_USAGE, MEMORY_STAT, Cgroups
 from hekla.agent.machine import Machine
@@ -147,15 +148,22 @@ def node_time(stat: Path) -> int:
     raise UsageError(f"{stat}: no line of all processors")
 
 
-def node_memory(meminfo: Path) -> int:
-    """Bytes that are in use and cannot simply be taken back.  Raises UsageError."""
-    found = _fields(meminfo, ("MemTotal:", "MemAvailable:"))
-    return (found["MemTotal:"] - found["MemAvailable:"]) * 1024
+class NodeMemory(NamedTuple):
+    """Bytes of the machine."""
+
+    used: int
+    """What cannot simply be taken back."""
+    size: int
+    """Swap space included."""
 
 
-def memory_size(meminfo: Path) -> int:
-    """Bytes that the machine has, swap space included.  Raises UsageError."""
-    return sum(_fields(meminfo, ("MemTotal:",), ("MemTotal:", "SwapTotal:")).values()) * 1024
+def node_memory(meminfo: Path) -> NodeMemory:
+    """Raises UsageError."""
+    total, available, swap = "MemTotal:", "MemAvailable:", "SwapTotal:"
+    found = _fields(meminfo, (total, available), (total, available, swap))
+    return NodeMemory(
+        (found[total] - found[available]) * 1024, (found[total] + found.get(swap, 0)) * 1024
+    )
 
 
 def _text(file: Path) -> str:
@@ -239,8 +247,8 @@ class UsageCollector:
             self._count(scope, partial(node_time if scope is Scope.NODE else group_time, file), cpu)
         return Usage(
             cpu,
-            self._amount("memory of pods", partial(group_memory, self.sources.memory)),
-            self._amount("memory of node", partial(node_memory, self.sources.meminfo)),
+            self._amount("memory of pods", lambda node: group_memory(self.sources.memory)),
+            self._amount("memory of node", lambda node: node.used),
         )
 
     def _count(self, scope: Scope, read: Callable[[], int], cpu: dict[Scope, int]) -> None:
@@ -256,11 +264,12 @@ class UsageCollector:
         except UsageError as error:
             self._fails(what, str(error))
 
-    def _amount(self, what: str, read: Callable[[], int]) -> int | None:
+    def _amount(self, what: str, used: Callable[[NodeMemory], int]) -> int | None:
         try:
-            amount, size = read(), memory_size(self.sources.meminfo)
-            if not 0 <= amount <= size * SLACK:
-                raise UsageError(f"{amount} bytes are in use, and the machine has {size}")
+            node = node_memory(self.sources.meminfo)
+            amount = used(node)
+            if not 0 <= amount <= node.size * SLACK:
+                raise UsageError(f"{amount} bytes are in use, and the machine has {node.size}")
         except UsageError as error:
             self._fails(what, str(error))
             return None

@@ -59,12 +59,15 @@ def protected(pod: Pod, context: Context) -> tuple[int, int]:
                 low, least = low + amounts.low, least + amounts.min
         except AnnotationError:
             pass  # the handler says so
-    cgroups = context.cgroups
-    is_emulated = not cgroups.there(cgroups.pod(pod), MEMORY_QOS)
-    if context.is_active(Feature.MEMORY_QOS) and is_emulated and not is_offline(pod):
+    if context.is_active(Feature.MEMORY_QOS) and not is_offline(pod) and _is_emulated(pod, context):
         requests = (context.memory_of(pod, one.resources.requests) for one in pod.spec.containers)
         low = max(low, sum(requests))
     return low, least
+
+
+def _is_emulated(pod: Pod, context: Context) -> bool:
+    """Whether the kernel knows no levels of memory."""
+    return not context.cgroups.there(context.cgroups.pod(pod), MEMORY_QOS)
 
 
 def _upwards(directory: str) -> Iterator[str]:

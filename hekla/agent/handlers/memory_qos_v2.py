@@ -79,8 +79,8 @@ def ratios_of(text: str) -> Ratios:
         tree = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise AnnotationError(f"{names.COLOCATION_CONFIG} is no JSON: {error}") from None
-    for field in ("memoryQos",):
-        tree = tree.get(field) or {} if isinstance(tree, dict) else tree
+    if isinstance(tree, dict):
+        tree = tree.get("memoryQos") or {}
     if not isinstance(tree, dict):
         raise AnnotationError(f"{names.COLOCATION_CONFIG}: {text} is no object of memoryQos")
     found = []

@@ -16,7 +16,6 @@ from hekla.agent.features import Feature
 from hekla.agent.network import cni
 from hekla.agent.network.pod_network import NetworkError, place_of_pods, unavailable
 from hekla.agent.network.regulator import NetworkPod, Regulator
-from hekla.agent.network.shaper import Shaper
 from hekla.agent.network.state import StateFiles
 from hekla.agent.network.traffic_control import TrafficControl
 from hekla.agent.pods import Node, Pod, has_own_bandwidth, is_offline
@@ -38,15 +37,10 @@ class NetworkQos:
     feature = Feature.NETWORK_QOS
     name = "network QoS"
 
-    def __init__(
-        self,
-        agent: Agent,
-        files: StateFiles | None = None,
-        shaper: Shaper | None = None,
-    ) -> None:
+    def __init__(self, agent: Agent, files: StateFiles) -> None:
         self.agent = agent
-        self.files = files or StateFiles()
-        self.regulator = Regulator(shaper or TrafficControl(), place_of_pods(), self.files)
+        self.files = files
+        self.regulator = Regulator(TrafficControl(), place_of_pods(), files)
         agent.metrics.network.regulator = self.regulator
         agent.pod_cache.on_change(self._pod_changed)
 

@@ -10,7 +10,7 @@ import ctypes
 import json
 import os
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,10 +32,10 @@ class NetworkError(Exception):
     """Something cannot be done with the network; the text says what and why."""
 
 
-def place_of_pods(environment: Mapping[str, str] = os.environ) -> str:
+def place_of_pods() -> str:
     """The path of a network namespace, or of a JSON file whose `pid` names a process in it; empty:
     the process' own."""
-    return environment.get(PLACE_VARIABLE, "")
+    return os.environ.get(PLACE_VARIABLE, "")
 
 
 def enter(place: str, inside: int = 0) -> int:

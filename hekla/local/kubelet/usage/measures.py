@@ -160,7 +160,7 @@ def of_machine(proc: Path = PROC) -> Measure:
     """What the whole machine has used.  Raises OSError."""
     with open(proc / "stat", "rb") as file:
         columns = [int(field) for field in file.readline().split()[1:]]
-    memory = {name.rstrip(":"): value * 1024 for name, value in fields(proc / "meminfo").items()}
+    memory = meminfo(proc)
     faults = fields(proc / "vmstat")
     total = memory["MemTotal"]
     return Measure(
@@ -178,9 +178,14 @@ def of_machine(proc: Path = PROC) -> Measure:
 
 def swap(proc: Path = PROC) -> tuple[int, int]:
     """(used, free) bytes of swap space."""
-    memory = fields(proc / "meminfo")
-    free = memory.get("SwapFree:", 0) * 1024
-    return memory.get("SwapTotal:", 0) * 1024 - free, free
+    memory = meminfo(proc)
+    free = memory.get("SwapFree", 0)
+    return memory.get("SwapTotal", 0) - free, free
+
+
+def meminfo(proc: Path) -> dict[str, int]:
+    """Bytes of the machine's memory by what they are; empty where the kernel does not tell."""
+    return {name.rstrip(":"): value * 1024 for name, value in fields(proc / "meminfo").items()}
 
 
 def pressure(proc: Path = PROC) -> dict[str, dict[str, Stall]]:
