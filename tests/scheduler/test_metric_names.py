@@ -17,6 +17,7 @@ import hekla.controllers.jobflow.controller
 import hekla.controllers.queue
 import hekla.scheduler.agent_scheduler
 import hekla.scheduler.metrics  # noqa: F401 (registers its metrics)
+from hekla.agent.metrics import Metrics
 from hekla.kube.metrics import Table, Tally, shown
 
 OPERATIONS = Path(__file__).parents[2].parent / "shared" / "spec" / "operations.md"
@@ -114,6 +115,17 @@ def types() -> dict[str, str]:
     return dict(re.findall(r"^# TYPE volcano_(\S+) (\S+)$", said, re.MULTILINE))
 
 
+def of_the_agent() -> dict[str, tuple[str, set[str]]]:
+    """What an agent's /metrics declares: whole name -> type and labels."""
+    registry = Metrics().registry
+    labels = {
+        **{name: vars(made).get("_labelnames", ()) for name, made in registry._names_to_collectors.items()},
+        **{made.name: made.labels for made in registry._collector_to_names if isinstance(made, Table)},
+    }  # fmt: skip
+    declared = re.findall(r"^# TYPE (\S+) (\S+)$", shown(registry).decode(), re.MULTILINE)
+    return {name: (type_, set(labels.get(name, ()))) for name, type_ in declared}
+
+
 def test_all_are_declared_and_nothing_else_is() -> None:
     wanted = {
         **dict.fromkeys(HISTOGRAMS, "histogram"),
@@ -177,12 +189,15 @@ def test_the_page_has_each_of_them_with_its_type_and_labels() -> None:
         )
     ours: dict[str, set[str]] = {name: set() for name in OUR_HISTOGRAMS}
     theirs = {name: row[0] for name, row in HISTOGRAMS.items()}
+    agent = of_the_agent()
+    assert {"hekla_agent_feature_active", "hekla_agent_network_offline_limit_bytes"} < set(agent)
     histograms = {name: ("histogram", labels) for name, labels in {**theirs, **ours}.items()}
     counters = {name: ("counter", labels) for name, labels in {**COUNTERS, **OURS}.items()}
     assert page == {
         **histograms,
         **counters,
         **{name: ("gauge", labels) for name, labels in {**GAUGES, **LATER_GAUGES}.items()},
+        **agent,
     }
 
 
