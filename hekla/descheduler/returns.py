@@ -120,19 +120,21 @@ class Returns:
         return found
 
     def held_until(self, pod: Pod, now: float) -> float:
-        """When the pod may be evicted from its node; 0: now.  That somebody asks is remembered."""
+        """When the pod may be evicted from its node; 0: now."""
         until = max(
             (self._traces[place].until for place in _places(pod) if place in self._traces),
             default=0.0,
         )
-        if until <= now:
-            return 0.0
-        self._want(pod, now)
-        return until
+        return until if until > now else 0.0
+
+    def wanted(self, pod: Pod, now: float) -> None:
+        """Somebody would evict the pod, whether or not it goes: its owner is not forgotten yet."""
+        for place in _places(pod):
+            self._unrest[place.namespace, place.owner] = Unrest(now)
 
     def evicted(self, pod: Pod, tables: Tables, now: float) -> None:
         """A pod was evicted from where it sat badly."""
-        self._want(pod, now)
+        self.wanted(pod, now)
         here = tables.on_node.get(pod.node, {}).values()
         for place in _places(pod):
             trace = self._traces.pop(place, None) or Trace(now)
@@ -170,10 +172,6 @@ class Returns:
             self._traces[place] = Trace(evicted, returns, until, seen)
         for namespace, kind, name, wanted, cycles in wishes:
             self._unrest[namespace, Owner(kind, name)] = Unrest(wanted, cycles)
-
-    def _want(self, pod: Pod, now: float) -> None:
-        for place in _places(pod):
-            self._unrest[place.namespace, place.owner] = Unrest(now)
 
     def _forget(self, now: float, back_off: BackOff) -> None:
         calm = set()

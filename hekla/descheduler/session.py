@@ -117,7 +117,7 @@ class Session:
         says of the node that the scheduler would choose why it would not be better."""
         if self.view.is_gone(pod):
             return Outcome.REFUSED
-        if self.is_held(pod):
+        if self.want_held([pod]):
             self.refuse(pod, CAME_BACK)
             return Outcome.REFUSED
         if not self.evictor.breaks_gang(pod):
@@ -161,7 +161,7 @@ class Session:
     ) -> Generator[Eviction, bool, Outcome]:
         """Evict all members or none; what the API server refuses after the first one cannot be helped."""
         gang = self.view.gang(pod)
-        if any(self.is_held(member) for member in gang):
+        if self.want_held(gang):
             self.refuse(pod, GANG_CAME_BACK)
             return Outcome.REFUSED
         rows: Sequence[int | None] | None = [None] * len(gang)
@@ -198,6 +198,13 @@ class Session:
     def is_held(self, pod: Pod) -> bool:
         """Whether the pod's owner is left alone on the node, because its pods come back."""
         return self.moves and self.memory.returns.held_until(pod, self.view.now) > 0
+
+    def want_held(self, pods: Iterable[Pod]) -> bool:
+        """Remember of those that are held that they would be evicted; gives whether there are any."""
+        held = [pod for pod in pods if self.is_held(pod)]
+        for pod in held:
+            self.memory.returns.wanted(pod, self.view.now)
+        return bool(held)
 
     def _held(self, pod: Pod, limit: Outcome) -> Outcome:
         log.debug("%s stays on %s: %s", pod.key, pod.node, limit)

@@ -16,12 +16,12 @@ from hekla.descheduler.kept_memory import Kept
 from hekla.descheduler.memory import Memory
 from hekla.descheduler.policy.policy import Policy, PolicyError
 from hekla.descheduler.reading import wishes_of
-from hekla.descheduler.returns import FEW_CYCLES, BackOff
-from hekla.descheduler.session import CAME_BACK
+from hekla.descheduler.returns import FEW_CYCLES, FOR_GOOD, BackOff
+from hekla.descheduler.session import CAME_BACK, GANG_CAME_BACK
 from hekla.descheduler.tables import Owner, Tables, Wishes
 from hekla.descheduler.usage import Usage
 from hekla.monitoring.cluster_metrics import Sample
-from tests.descheduler.stories import NOW, Ran, measured, node, pod, profile, run
+from tests.descheduler.stories import NOW, Ran, measured, node, pod, profile, run, spread
 
 MINUTE, HOUR = 60.0, 3600.0
 LOW = "thresholds: {cpu: 30}, targetThresholds: {cpu: 50}"
@@ -117,6 +117,61 @@ def test_an_owner_whose_node_calmed_is_forgotten_though_it_came_back() -> None:
     assert len(here.memory.returns) == 0
     here.tables.put_pod(pod("base", "n1", 1000, owners=()))
     assert here.cycle(MINUTE).names == ["made-1"]
+
+
+def held_in_a_zone(memory: Memory, sizes: tuple[int, int]) -> Tables:
+    """So many pods in two zones, of which one in the first is of an owner that is left alone there for good."""
+    pods = [
+        pod(f"p{zone}-{number}", f"n{zone}", spreads=spread(), owners=(Owner("ReplicaSet", "web"),))
+        for zone, size in enumerate(sizes)
+        for number in range(size)
+    ]
+    pods[0].owners = (Owner("ReplicaSet", "held"),)
+    nodes = [node(f"n{zone}", labels={"zone": f"z{zone}"}) for zone in range(2)]
+    where = ("default", "ReplicaSet", "held")
+    memory.returns.restore([(*where, "n0", NOW, 7, FOR_GOOD, True)], [(*where, NOW, 0)])
+    return Tables(nodes, pods)
+
+
+@pytest.mark.parametrize(("sizes", "remembered"), [((3, 0), True), ((2, 1), False)])
+def test_spread_remembers_who_is_held_while_its_domain_gives_pods_up(
+    sizes: tuple[int, int], remembered: bool
+) -> None:
+    memory = Memory()
+    tables = held_in_a_zone(memory, sizes)
+    policy = profile("RemovePodsViolatingTopologySpreadConstraint", point="balance")
+    for number in range(FEW_CYCLES + 2):
+        run(policy, tables, memory=memory, now=NOW + number * HOUR, taken=lambda _: False)
+    traces, _ = memory.returns.saved()
+    assert bool(traces) == remembered
+
+
+def test_asking_whether_a_pod_is_held_changes_nothing() -> None:
+    memory = Memory()
+    tables = held_in_a_zone(memory, (1, 1))
+    (held,) = tables.on_node["n0"].values()
+    before = memory.returns.saved()
+    assert memory.returns.held_until(held, NOW + HOUR) == math.inf
+    assert memory.returns.saved() == before
+    memory.returns.wanted(held, NOW + HOUR)
+    assert memory.returns.saved() == (before[0], [(*before[1][0][:3], NOW + HOUR, 0)])
+
+
+def test_every_held_member_of_a_gang_is_remembered() -> None:
+    owners = [Owner("Job", name) for name in ("a", "b")]
+    held = [pod(f"w-{one.name}", "n2", 100, owners=(one,), group="g") for one in owners]
+    hot = [pod("w-free", "n1", 1500, group="g"), pod("base", "n1", 1000, owners=())]
+    tables = Tables([node("n1"), node("n2")], [*hot, *held])
+    tables.minimum["default/g"] = 3
+    memory = Memory()
+    places = [("default", *one) for one in owners]
+    memory.returns.restore(
+        [(*where, "n2", NOW, 7, FOR_GOOD, True) for where in places],
+        [(*where, NOW, 0) for where in places],
+    )
+    ran = run(low(evictor="{gangPolicy: wholeGroup}"), tables, memory=memory, now=NOW + MINUTE)
+    assert ran.names == [] and ran.report.refused["LowNodeUtilization", GANG_CAME_BACK] == 1
+    assert [wanted for *_, wanted, _ in memory.returns.saved()[1]] == [NOW + MINUTE] * 2
 
 
 def test_pods_that_go_for_their_age_may_come_back() -> None:

@@ -51,7 +51,12 @@ def topology_spread(session: Session, arguments: TopologySpreadArguments) -> Ste
             )
             for domain in domains:
                 domain.pods.sort(key=lambda pod: _keep_first(session, pod))
-            for pod in surplus(domains, constraint.max_skew, mean):
+            moved = list(surplus(domains, constraint.max_skew, mean))
+            if moved:
+                for domain in domains:
+                    if len(domain.pods) > mean:
+                        session.want_held(domain.pods)  # others may go in their place
+            for pod in moved:
                 if _fits_in(session, pod, low):
                     chosen.setdefault(pod.key, (pod, words))
     for pod, words in chosen.values():
