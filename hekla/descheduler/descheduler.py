@@ -72,7 +72,9 @@ class Descheduler:
         self.informers = Informers(client, clock)
         self.memory = Memory()
         self._noted = Kept()
-        """What was written last, or read."""
+        """What was to be written last, or read."""
+        self._is_noted = True
+        """Whether it is written."""
         self.sources = Sources(client, clock)
 
     async def start(self) -> None:
@@ -92,16 +94,16 @@ class Descheduler:
 
     async def _note(self, evicting: float) -> None:
         """Write down what is known, if it is not written: before the first eviction of a cycle that began
-        `evicting`, and after the last (0)."""
+        `evicting`, and after the last (0).  What fails is tried again after the cycle and the later ones."""
         if self.kept is None or self.dry_run or (evicting and evicting == self._noted.evicting):
             return
         settling = {
             node: at for node, at in self.informers.settling.items() if self.clock() - at < FORMER
         }
         kept = Kept(evicting, settling, *self.memory.returns.saved())
-        if kept != self._noted:
+        if kept != self._noted or not self._is_noted:
             self._noted = kept
-            await self.kept.write(kept)
+            self._is_noted = await self.kept.write(kept)
 
     async def cycle(self) -> Report | None:
         """Run one cycle; None where the policy cannot be used."""

@@ -55,7 +55,8 @@ class KeptMemory:
             self._tell("read", error)
             return Kept()
 
-    async def write(self, kept: Kept) -> None:
+    async def write(self, kept: Kept) -> bool:
+        """Gives whether it stands there."""
         body: dict[str, Any] = {
             "metadata": {"name": self.name, "namespace": self.namespace},
             "data": {KEY: msgspec.json.encode(kept).decode()},
@@ -68,6 +69,8 @@ class KeptMemory:
                 await self._client.create(kind, body, self.namespace)
         except (ApiError, TransportError, TimeoutError) as error:
             self._tell("written", error)
+            return False
+        return True
 
     def _tell(self, what: str, error: Exception) -> None:
         """Once: without it, a descheduler works as one that has just begun."""

@@ -139,6 +139,15 @@ def grant(kubeconfig: Path, name: str, given: Account) -> Path:
     return path
 
 
+def extend(kubeconfig: Path, name: str, given: Account) -> None:
+    """Give an account that there is more rights in the namespace of a release."""
+    api = Api(kubeconfig)
+    role = f"{RBAC}/namespaces/{NAMESPACE}/roles/{name}"
+    answer = api.patch(role, {"rules": given.at_home})
+    assert answer.status == 200, answer.tree
+    _wait_until_in_force(api, name, given)
+
+
 def _wait_until_in_force(api: Api, name: str, given: Account) -> None:
     """An API server reads roles from caches, which takes it a moment."""
     for rules, namespace in ((given.everywhere, ""), (given.at_home, NAMESPACE)):

@@ -51,6 +51,15 @@ profiles:
     balance: {enabled: [LoadAware]}
 """
 
+OLD = """
+apiVersion: descheduler/v1alpha2
+kind: DeschedulerPolicy
+profiles:
+- name: old
+  pluginConfig: [{name: PodLifeTime, args: {maxPodLifeTimeSeconds: 1}}]
+  plugins: {deschedule: {enabled: [PodLifeTime]}}
+"""
+
 
 class Live:
     def __init__(self, cluster: Cluster, directory: Path, kubeconfig: Path) -> None:
@@ -118,6 +127,17 @@ class Live:
             return
         body = {"metadata": {"name": KEPT}, "data": {"memory": json.dumps(memory)}}
         await client.create(kind, body, KEPT_AT)
+
+    async def memory(self) -> Json:
+        """What a descheduler leaves, once it has left something."""
+        deadline = time.monotonic() + PATIENCE / 2
+        while True:
+            with suppress(NotFound):
+                found = await self.cluster.client.get(core.CONFIG_MAP.untyped, KEPT, KEPT_AT)
+                memory: Json = json.loads(found["data"]["memory"])
+                return memory
+            assert time.monotonic() < deadline, "it leaves no word"
+            await asyncio.sleep(0.05)
 
     async def about_itself(self, reason: str) -> core.Event:
         """An event about the descheduler, which is no pod here: it is on its lease."""
@@ -367,6 +387,28 @@ async def test_who_was_killed_in_a_cycle_leaves_word(live: Live) -> None:
     await live.clear()
 
 
+async def test_word_that_could_not_be_left_is_left_once_it_can_be(live: Live) -> None:
+    """Of a pod that went for its age nothing is known but that, and it does not change any more."""
+    await live.pod("f-a", HOT, "1")
+    kubeconfig = live.cluster.server.kubeconfig
+    may = accounts.DESCHEDULER._replace(at_home=accounts.DESCHEDULER.at_home[:1])
+    own = await asyncio.to_thread(accounts.grant, kubeconfig, "silent", may)
+    process = Process(live.directory, own, OLD, "--descheduling-interval=200ms")
+    try:
+        await process.says("so what is known of evictions ends with this process")
+        await live.cluster.gone("f-a")
+        quiet = process.log.read_text().count("totalEvicted=0")
+        await process.counts("totalEvicted=0", quiet + 2)
+        found = await live.cluster.client.list(core.CONFIG_MAP.untyped, KEPT_AT)
+        assert KEPT not in [one["metadata"]["name"] for one in found.items]
+        await asyncio.to_thread(accounts.extend, kubeconfig, "silent", accounts.DESCHEDULER)
+        kept = await live.memory()
+    finally:
+        process.stop()
+    assert kept.get("evicting", 0.0) == 0.0 and list(kept["settling"]) == [HOT]
+    await live.clear()
+
+
 @pytest.mark.slow(seconds=60)
 async def test_a_killed_one_is_taken_over_and_nothing_is_evicted_twice(live: Live) -> None:
     for number in range(100):
@@ -405,8 +447,7 @@ async def test_a_return_is_known_to_the_next_run(live: Live) -> None:
     with live.descheduler(written(), "--once") as second:
         assert await second.ended() == 0
     assert "pods of ReplicaSet default/web on node fake-0 come back" in second.log.read_text()
-    found = await live.cluster.client.get(core.CONFIG_MAP.untyped, KEPT, KEPT_AT)
-    kept = json.loads(found["data"]["memory"])
+    kept = await live.memory()
     ((*where, _, returns, _, seen),) = kept["returns"]
     assert (where, returns, seen) == (["default", "ReplicaSet", "web", HOT], 1, True)
     await live.clear()
