@@ -6,7 +6,8 @@ is made once a cycle, of a snapshot (decision 0374), and what has been evicted s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,8 +38,11 @@ NOT_KNOWN = "the scheduler does not know it"
 NOWHERE = "the scheduler would find no place for it now"
 BACK = "the scheduler would put it on the same node again"
 NO_MORE = "the scheduler has been asked as often as a cycle may"
+TOO_LONG = "the scheduler has been asked for as long as a cycle may"
 MOST_QUESTIONS = 2000
 """Questions of a cycle, answered ones from memory not counted: each is a cycle of the engine."""
+MOST_SECONDS = 30.0
+"""For all questions of a cycle."""
 PLACING = ("enqueue", "allocate", "backfill")
 """The actions that evict nobody."""
 ROUNDS = 2
@@ -58,8 +62,9 @@ class SchedulerCopy:
         pods: dict[str, Tree],
         schedulers: frozenset[str],
         now: float,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`schedulers`: whose pods it places."""
+        """`schedulers`: whose pods it places; `clock`: by which questions take their time."""
         self._state = state
         self._policy = replace(
             policy, actions=tuple(one for one in policy.actions if one in PLACING)
@@ -67,12 +72,15 @@ class SchedulerCopy:
         self._pods = pods
         self._schedulers = schedulers
         self._now = now
+        self._clock = clock
+        self._seconds = 0.0
+        """What the questions have taken."""
         self._asked: dict[str, Tree] = {}
         """The pods of the last question, as they were."""
         self._others: list[str] = []
         """Pods that waited, and found the room of the last question's pods."""
         self._refusals: dict[Hashable, str] = {}
-        """By shape and node, while nothing changes."""
+        """Why the scheduler would not move pods of one shape from one node, while nothing changes."""
         self.questions = 0
         for _ in range(ROUNDS):
             cycle(self._state, self._policy, now)  # what waits and has room is placed anyway
@@ -102,6 +110,8 @@ class SchedulerCopy:
                 carry_out(state, frame)
                 if word == "upsert_pod":
                     pods[key_of(given[0])] = given[0]
+            else:
+                raise RecordingError(f"{name}: no snapshot has a frame {word!r} here")
         if state is None or now is None:
             raise RecordingError(f"{name}: it broke off before its end")
         return cls(state, policy, pods, schedulers, now)
@@ -111,10 +121,6 @@ class SchedulerCopy:
         tree = self._pods.get(pod.key)
         return tree is None or (tree.get("spec") or {}).get("schedulerName") in self._schedulers
 
-    def node_usage(self) -> Mapping[str, Tree]:
-        """What the scheduler knows of the use of nodes."""
-        return self._state.others.get("NodeUsage", {})
-
     def ask(self, pods: Sequence[Pod], better: Better) -> tuple[str, dict[str, str]]:
         """Why these pods, all at once, would not land better than where they are; or "", and where each
         would, by key.  Then `keep` or `withdraw` says what became of it."""
@@ -122,21 +128,26 @@ class SchedulerCopy:
             self._pods.get(pod.key, {}).get("metadata", {}).get("uid") != pod.uid for pod in pods
         ):
             return NOT_KNOWN, {}
-        first = self._state.tasks.get(pods[0].key)
-        shape = (first.pods if first is not None else None, pods[0].node, len(pods))
+        shape = tuple(self._shape(pod) for pod in pods)
         known = self._refusals.get(shape)
         if known is not None:
             return known, {}
         if self.questions >= MOST_QUESTIONS:
             return NO_MORE, {}
+        if self._seconds >= MOST_SECONDS:
+            return TOO_LONG, {}
         self.questions += 1
+        began = self._clock()
         nodes = self._land(pods)
-        wrong = self._wrong(pods, nodes, better)
+        wrong = _unmoved(pods, nodes)
+        if wrong:
+            self._refusals[shape] = wrong
+        else:
+            wrong = better(pods[0], nodes[pods[0].key])
         if wrong:
             self.withdraw()
-            self._refusals[shape] = wrong
-            return wrong, {}
-        return "", nodes
+        self._seconds += self._clock() - began
+        return (wrong, {}) if wrong else ("", nodes)
 
     def keep(self) -> None:
         """The pods of the last question were evicted: they stand where they would land."""
@@ -169,12 +180,21 @@ class SchedulerCopy:
         self._others = [key for key in nodes if key not in self._asked]
         return {key: node for key, node in nodes.items() if key in self._asked}
 
-    def _wrong(self, pods: Sequence[Pod], nodes: dict[str, str], better: Better) -> str:
-        if len(nodes) < len(pods):
-            return NOWHERE
-        if nodes[pods[0].key] == pods[0].node:
-            return BACK
-        return better(pods[0], nodes[pods[0].key])
+    def _shape(self, pod: Pod) -> Hashable:
+        """What the scheduler's answer about a pod depends on."""
+        task = self._state.tasks.get(pod.key)
+        if task is None:
+            return pod.key
+        job = task.job
+        turn = None if job is None else (job.queue, job.priority)
+        return task.pods, task.priority, turn, pod.node
+
+
+def _unmoved(pods: Sequence[Pod], nodes: dict[str, str]) -> str:
+    """Why the first pod, or a gang with it, would not come to another node; "" if it would."""
+    if len(nodes) < len(pods):
+        return NOWHERE
+    return BACK if nodes[pods[0].key] == pods[0].node else ""
 
 
 def _policy(name: str, text: str, files: dict[str, str]) -> Policy:

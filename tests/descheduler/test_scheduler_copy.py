@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import pytest
@@ -9,7 +11,14 @@ import pytest
 from hekla.descheduler.plugins.draining import LANDS_BADLY
 from hekla.descheduler.policy.policy import Policy, PolicyError
 from hekla.descheduler.reading import node_of, pod_of
-from hekla.descheduler.scheduler_copy import BACK, NO_MORE, NOWHERE, SchedulerCopy
+from hekla.descheduler.scheduler_copy import (
+    BACK,
+    MOST_SECONDS,
+    NO_MORE,
+    NOWHERE,
+    TOO_LONG,
+    SchedulerCopy,
+)
 from hekla.descheduler.tables import Tables
 from hekla.engine.tape import RecordingError
 from hekla.engine.world import World, policy
@@ -68,14 +77,18 @@ class Here:
             tables.minimum[key] = group["spec"]["minMember"]
         return tables
 
-    def run(self, given: Policy, **more: Any) -> Ran:
-        self.copy = SchedulerCopy(
+    def copied(self, clock: Callable[[], float] = lambda: 0.0) -> SchedulerCopy:
+        return SchedulerCopy(
             self.world.state,
             self.world.policy,
             dict(self.world.pods),
             frozenset({"volcano"}),
             self.world.now,
+            clock,
         )
+
+    def run(self, given: Policy, *, clock: Callable[[], float] = lambda: 0.0, **more: Any) -> Ran:
+        self.copy = self.copied(clock)
         return run(given, self.tables(), scheduler=self.copy, now=self.world.now, **more)
 
 
@@ -180,6 +193,57 @@ def test_questions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(ran.names) == 1 and ran.report.refused["PodLifeTime", NO_MORE] == 2
 
 
+def test_questions_take_so_long_and_no_longer() -> None:
+    asks = profile("PodLifeTime", "{maxPodLifeTimeSeconds: 60}", ENGINE)
+    ticks = count(0, MOST_SECONDS / 2 + 1)
+    here = hot(SPREADING)
+    ran = here.run(asks, clock=lambda: float(next(ticks)), taken=lambda _: False)
+    assert here.copy is not None and here.copy.questions == 2
+    assert ran.report.refused == {("PodLifeTime", TOO_LONG): 1}
+
+
+def test_a_pod_of_another_queue_has_an_answer_of_its_own() -> None:
+    shared = policy(plugins=["priority", "gang", "predicates", "proportion", "nodeorder"])
+    here = Here(World(shared), n1=4, n2=4)
+    here.world.nodes("n1", cpu=4, unschedulable=True)
+    here.world.queue("full", capability={"cpu": 1})
+    for name, queue in (("a", "full"), ("b", "full"), ("c", "default")):
+        here.world.job(name, cpu=1, on=["n1"], phase="Running", queue=queue, owner="ReplicaSet/web")
+    ran = here.run(profile("PodLifeTime", "{maxPodLifeTimeSeconds: 60}", ENGINE))
+    assert ran.names == ["c-task-0"] and ran.report.refused["PodLifeTime", NOWHERE] == 2
+
+
+def test_a_pod_of_another_priority_has_an_answer_of_its_own() -> None:
+    here = hot(PACKING)
+    here.world.nodes("n2", cpu=4, unschedulable=True)
+    here.world.priority_class("middle", 10)
+    here.world.priority_class("high", 20)
+    here.world.job(
+        "first", cpu=1, on=["n1"], phase="Running", priority="high", owner="ReplicaSet/web"
+    )
+    here.world.job("waits", cpu=1, priority="middle")
+    ran = here.run(low())
+    refused = ran.report.refused
+    assert refused["LowNodeUtilization", NOWHERE] == 3 and refused["LowNodeUtilization", BACK] == 1
+
+
+def test_what_one_plugin_finds_no_better_another_may_take() -> None:
+    here = hot(SPREADING)
+    copy = here.copied()
+    (pod, *_) = here.tables().pods.values()
+    assert copy.ask([pod], lambda *_: LANDS_BADLY) == (LANDS_BADLY, {})
+    assert copy.ask([pod], lambda *_: "") == ("", {pod.key: "n2"})
+
+
+def test_a_gang_is_known_by_all_its_members() -> None:
+    here = hot(SPREADING)
+    here.world.job("huge", cpu=8, on=["n1"], phase="Running", owner="ReplicaSet/web")
+    copy, pods = here.copied(), here.tables().pods
+    one, other, huge = (pods[f"default/{name}-task-0"] for name in ("web-0", "web-1", "huge"))
+    assert copy.ask([one, huge], lambda *_: "") == (NOWHERE, {})
+    assert copy.ask([one, other], lambda *_: "")[0] == ""
+
+
 def test_a_profile_whose_scheduler_cannot_be_asked_evicts_nothing() -> None:
     ran = run(low(), hot(SPREADING).tables(), unasked="no scheduler says where it is")
     assert ran.names == []
@@ -191,6 +255,10 @@ def test_a_profile_whose_scheduler_cannot_be_asked_evicts_nothing() -> None:
 def test_a_snapshot_that_broke_off_is_none() -> None:
     with pytest.raises(RecordingError, match="broke off"):
         SchedulerCopy.of([("header", 1, "0", {})], "the snapshot")
+    with pytest.raises(RecordingError, match="no snapshot has a frame 'upsert_planet' here"):
+        SchedulerCopy.of(
+            [("header", 1, "0", {}), ("upsert_planet", {}), ("moment", 1.0)], "the snapshot"
+        )
     files = ("policy", "p.yaml", "", {"mine.py": "..."})
     with pytest.raises(RecordingError, match="plugins of its own"):
         SchedulerCopy.of([("header", 1, "0", {}), files, ("moment", 1.0)], "the snapshot")
