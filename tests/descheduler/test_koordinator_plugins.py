@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hekla.descheduler.evictor import NO_ROOM
 from hekla.descheduler.plugins.fragmentation import NO_EVENER_PLACE, imbalance
 from hekla.descheduler.plugins.scale_down import LAST
 from hekla.descheduler.policy.policy import Policy, PolicyError
@@ -82,6 +83,26 @@ def test_nobody_goes_where_another_node_would_lose_as_much() -> None:
     ran = run(aware(), tables)
     assert ran.names == [] and ran.report.refused[EVEN, NO_EVENER_PLACE] >= 1
     assert run(aware("{nodeFit: false}"), tables).names == ["p"], "without a look at the others"
+
+
+def test_the_evictor_is_asked_for_room_though_the_plugin_does_not() -> None:
+    tables = Tables(
+        [node("a", 4000, 8 * GI), node("b", 4000, 8 * GI)],
+        [
+            pod("p", "a", 3000, GI),
+            pod("fills", "b", 2000, 4 * GI, owners=(Owner("DaemonSet", "d"),)),
+        ],
+    )
+    ran = run(profile(EVEN, "{nodeFit: false}", "{nodeFit: true}", "balance"), tables)
+    assert ran.names == [] and ran.report.refused[EVEN, NO_ROOM] == 1
+
+
+def test_room_that_the_evictor_finds_is_booked() -> None:
+    nodes = [node(name, 4000, 8 * GI) for name in ("a", "b", "c")]
+    stays = pod("stays", "a", 1500, owners=(Owner("DaemonSet", "d"),))
+    tables = Tables(nodes, [stays, pod("p-a", "a", 2500, GI), pod("p-b", "b", 3000, GI)])
+    ran = run(profile(EVEN, "{nodeFit: false}", "{nodeFit: true}", "balance"), tables)
+    assert ran.names == ["p-a"], "c has room for one of them, and a not for the other"
 
 
 def test_moves_end() -> None:

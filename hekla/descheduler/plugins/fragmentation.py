@@ -13,12 +13,12 @@ from collections.abc import Generator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hekla.api.selectors import EVERYTHING, of_object
 from hekla.descheduler.evictions import Eviction, Outcome, Steps
 from hekla.descheduler.plugins.low_utilization import Measured, by_requests
+from hekla.descheduler.plugins.targets import Targets
 from hekla.descheduler.policy.arguments import FragmentationAwareArguments
-from hekla.descheduler.session import Session, Wanted
-from hekla.descheduler.tables import Node, Pod
+from hekla.descheduler.session import Session
+from hekla.descheduler.tables import Pod
 
 log = logging.getLogger(__name__)
 
@@ -73,20 +73,13 @@ def imbalance(shares: Floats) -> Floats:
 def fragmentation_aware(session: Session, arguments: FragmentationAwareArguments) -> Steps:
     if arguments.paused:
         return
-    selector = EVERYTHING if arguments.node_selector is None else of_object(arguments.node_selector)
-    nodes = [node for node in session.view.nodes if selector.matches(node.labels)]
-    shares = Shares(by_requests(session.view, nodes), arguments.resources)
-    wanted = Wanted(arguments.evictable_namespaces)
-    selectors = [Wanted(None, one.selector) for one in arguments.pod_selectors]
+    targets = Targets(session, arguments)
+    shares = Shares(by_requests(session.view, targets.nodes), arguments.resources)
     before = imbalance(shares.given)
     for row in np.argsort(-before, kind="stable").tolist():
         if before[row] <= arguments.imbalance_threshold:
             return
-        pods = [
-            pod
-            for pod in session.view.live_pods(shares.nodes[row])
-            if wanted(pod) and (not selectors or any(one(pod) for one in selectors))
-        ]
+        pods = [pod for pod in session.view.live_pods(shares.nodes[row]) if pod in targets]
         gains = {pod.key: shares.gain(row, pod) for pod in pods}
         for pod in sorted(pods, key=lambda pod: (-gains[pod.key], -pod.created, pod.key)):
             if gains[pod.key] <= arguments.min_improvement_threshold:
@@ -106,17 +99,22 @@ def _move(
     pod: Pod,
     gain: float,
 ) -> Generator[Eviction, bool, Outcome]:
-    """Evict one pod, if there is a node for it that stays more even than its own becomes."""
+    """Evict one pod, if the evictor knows a place for it and, with `nodeFit`, one that stays more even than
+    its own becomes: there its room is booked."""
+    wrong, place = session.evictor.destination(pod)
+    if wrong:
+        session.refuse(pod, wrong)
+        return Outcome.REFUSED
     losses = shares.losses(pod)
-    chosen: int | None = None
+    fit = session.view.fit
     if arguments.node_fit:
-        fit = session.view.fit
         taking = fit.taking(pod, session.evictor.among)
         mask = np.array([taking[fit.rows[node.name]] for node in shares.nodes]) & (losses < gain)
         if not mask.any():
             session.refuse(pod, NO_EVENER_PLACE)
             return Outcome.REFUSED
-        chosen = int(np.argmin(np.where(mask, losses, np.inf)))
+        place = fit.rows[shares.nodes[int(np.argmin(np.where(mask, losses, np.inf)))].name]
+    chosen = None if place is None else shares.rows.get(fit.nodes[place].name)
 
     def better(_: Pod, node: str) -> str:
         nonlocal chosen
@@ -131,8 +129,6 @@ def _move(
     if arguments.dry_run:
         log.info("FragmentationAware has dryRun: %s on %s would go: %s", pod.key, pod.node, words)
         return Outcome.FAILED
-    target: Node | None = None if chosen is None else shares.nodes[chosen]
-    place = None if target is None else session.view.fit.rows[target.name]
     outcome = yield from session.evict_to(pod, words, place, better)
     if outcome is Outcome.EVICTED:
         shares.given[row] -= shares.of_pod(pod)[row]

@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-from hekla.api.selectors import EVERYTHING, of_object
 from hekla.descheduler.evictions import Outcome, Steps
+from hekla.descheduler.plugins.targets import Targets
 from hekla.descheduler.policy.arguments import EVICT_DIRECTLY, ScaleDownBinPackArguments
-from hekla.descheduler.session import Session, Wanted
+from hekla.descheduler.session import Session
 from hekla.descheduler.tables import Node, Pod
 
 LAST = 2**31 - 1
@@ -23,23 +23,15 @@ LAST = 2**31 - 1
 def scale_down_bin_pack(session: Session, arguments: ScaleDownBinPackArguments) -> Steps:
     if arguments.paused:
         return
-    selector = EVERYTHING if arguments.node_selector is None else of_object(arguments.node_selector)
-    wanted = Wanted(arguments.evictable_namespaces)
-    selectors = [Wanted(None, one.selector) for one in arguments.pod_selectors]
+    targets = Targets(session, arguments)
     ranked: list[tuple[float, Node, list[Pod]]] = []
     spared: list[Pod] = []
-    for node in session.view.nodes:
-        if not selector.matches(node.labels):
-            continue
+    for node in targets.nodes:
         pods = session.view.live_pods(node)
-        targets = [
-            pod
-            for pod in pods
-            if wanted(pod) and (not selectors or any(one(pod) for one in selectors))
-        ]
-        eligible = [pod for pod in targets if session.evictable(pod)]
+        targeted = [pod for pod in pods if pod in targets]
+        eligible = [pod for pod in targeted if session.evictable(pod)]
         chosen = {pod.key for pod in eligible}
-        spared += [pod for pod in targets if pod.key not in chosen]
+        spared += [pod for pod in targeted if pod.key not in chosen]
         if not eligible:
             continue
         size = {pod.key: _size(arguments, node, pod) for pod in pods}
