@@ -20,6 +20,10 @@ RBAC = "/apis/rbac.authorization.k8s.io/v1"
 HOURS = 12
 
 
+Right = tuple[str, str, str]
+"""Group, resource, verb."""
+
+
 class Account(NamedTuple):
     """Rules of a component: in the whole cluster, and in the release's namespace."""
 
@@ -72,8 +76,8 @@ def refused(audit_log: Path) -> list[str]:
     return list(found)
 
 
-def used(audit_log: Path, name: str) -> set[tuple[str, str, str]]:
-    """The rights that one account has made use of: group, resource, verb.  A watch is there once it
+def used(audit_log: Path, name: str) -> set[Right]:
+    """The rights that one account has made use of.  A watch is there once it
     has ended."""
     found = set()
     for event in _audited(audit_log, "allow"):
@@ -84,8 +88,8 @@ def used(audit_log: Path, name: str) -> set[tuple[str, str, str]]:
     return found
 
 
-def granted(given: Account) -> set[tuple[str, str, str]]:
-    """The rights of an account, in the same form."""
+def granted(given: Account) -> set[Right]:
+    """The rights of an account."""
     return {
         right
         for rule in (*given.everywhere, *given.at_home)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import yaml
 from deploy.__main__ import CHART, KUBERNETES, MANIFESTS
 
 __all__ = [
+    "AGENT_ALONE",
     "CHART",
     "HYPERNODES_ALONE",
     "KUBERNETES",
@@ -20,6 +22,7 @@ __all__ = [
     "Chart",
     "Helm",
     "Manifests",
+    "listed",
     "rights",
 ]
 
@@ -33,6 +36,18 @@ HYPERNODES_ALONE = [
     "hypernode_controller_replicas=2",
 ]
 """Values of a release of the standalone hypernode controller and nothing else."""
+AGENT_ALONE = [
+    "scheduler_enable=false",
+    "controller_enable=false",
+    "admission_enable=false",
+    "colocation_enable=true",
+]
+"""Values of a release of the colocation agent and nothing else."""
+
+
+def listed(names: Iterable[str]) -> str:
+    """A list in one value, where helm takes a bare comma for the end of it."""
+    return "\\,".join(names)
 
 
 def rights(component: str) -> dict[str, list[Tree]]:

@@ -16,7 +16,7 @@ import yaml
 from tests.apiserver_process import ApiServerProcess
 from tests.cluster.api import Api, Tree
 from tests.deploy.accounts import AUDIT, refused
-from tests.deploy.chart import CHART, NAMESPACE, Chart, Helm
+from tests.deploy.chart import AGENT_ALONE, CHART, NAMESPACE, Chart, Helm
 from tests.deploy.waiting import until
 from tests.kubernetes import programs
 from tests.kubernetes.processes import Processes
@@ -356,21 +356,14 @@ def what_users_do(site: Site, name: str) -> None:
         site.hypernodes_have([1] * count)
 
 
-AGENT = [
-    "scheduler_enable=false",
-    "controller_enable=false",
-    "admission_enable=false",
-    "colocation_enable=true",
-    "agent_supported_features=*",
-]
-
-
 def test_an_agent_works_in_a_pod_of_the_chart(site: Site, chart: Chart, tmp_path: Path) -> None:
     """With the chart's mounts, user and capabilities; only what would be the node's own directories
     and port is this test's."""
     api, port = site.api, free_port()
     api.post("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})  # it may be there
-    rendered = chart("basic.image_registry=registry.example.com/team", *AGENT)
+    rendered = chart(
+        "basic.image_registry=registry.example.com/team", *AGENT_ALONE, "agent_supported_features=*"
+    )
     for tree in rendered.trees:
         if tree["metadata"]["name"].startswith("volcano-agent"):
             if tree["kind"] == "DaemonSet":

@@ -14,7 +14,15 @@ import pytest
 
 from hekla.descheduler.policy.reader import read
 from tests.cluster.api import Api, Tree
-from tests.deploy.chart import CHART, HYPERNODES_ALONE, MANIFESTS, NAMESPACE, Chart, Helm
+from tests.deploy.chart import (
+    AGENT_ALONE,
+    CHART,
+    HYPERNODES_ALONE,
+    MANIFESTS,
+    NAMESPACE,
+    Chart,
+    Helm,
+)
 from tests.deploy.judging import judge
 from tests.kubernetes import programs
 from tests.kubernetes.reference import reference
@@ -124,22 +132,12 @@ def test_the_hypernode_controller_sees_to_topology_and_no_more(
     judge(Api(kubectl.kubeconfig))
 
 
-AGENT = [
-    "scheduler_enable=false",
-    "controller_enable=false",
-    "admission_enable=false",
-    "crd_enable=false",
-    "colocation_enable=true",
-]
-"""Values of the colocation agent and nothing else."""
-
-
 def test_an_agent_may_write_its_node_and_its_configuration(
     kubectl: Kubectl, chart: Chart, tmp_path: Path
 ) -> None:
     """With each set of features that changes what its pods are; the server knows every field."""
     for features in ("", "agent_supported_features=*", "agent_numatopology_check_period=30s"):
-        rendered = chart(*AGENT, *filter(None, (features,)))
+        rendered = chart(*AGENT_ALONE, *filter(None, (features,)))
         agents = {
             "apiVersion": "v1",
             "kind": "List",
