@@ -298,6 +298,13 @@ def test_a_descheduler_that_asks_the_scheduler(chart: Chart) -> None:
     binding = asking.of("ClusterRoleBinding")[name]
     assert binding["roleRef"]["name"] in asking.of("ClusterRole")
     assert binding["subjects"][0]["name"] in asking.of("ServiceAccount")
+    without = ("descheduler_asks_scheduler=true", "scheduler_snapshot_enable=false")
+    assert "set custom.scheduler_snapshot_enable" in chart.refused(
+        "descheduler_enable=true", *without
+    )
+    # nobody asks here, or the scheduler is another release's
+    chart(*without)
+    chart("descheduler_enable=true", "scheduler_enable=false", *without)
 
 
 def test_a_descheduler_that_sets_deletion_costs(chart: Chart) -> None:
