@@ -14,7 +14,6 @@ import signal
 import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Lock, Thread
@@ -25,7 +24,6 @@ import pytest_asyncio
 
 from hekla.api.kubernetes import core
 from hekla.api.text import quantity
-from hekla.kube.errors import NotFound
 from tests.clients.test_prometheus import BUILD_PATIENCE, program
 from tests.cluster.api import Api
 from tests.deploy import accounts
@@ -243,10 +241,7 @@ async def one_pod_goes(live: Live, source: Source, prefix: str) -> None:
         running[-1].stop()
         source.kill()
         # the next story's pods are of the same ReplicaSet, and have not come back
-        with suppress(NotFound):
-            await live.cluster.client.delete(
-                core.CONFIG_MAP, "vc-descheduler-memory", "volcano-system"
-            )
+        await live.kept(None)
         left = await live.names()
         for name in left:
             await live.cluster.client.delete(core.POD.untyped, name, "default", grace=0)

@@ -21,6 +21,7 @@ from hekla.scheduler.node_usage import LoadCollector
 from tests.cluster.api import Api, Tree, eventually
 from tests.controller_manager.adapter import adapter
 from tests.deploy import accounts
+from tests.descheduler.test_live import KEPT, KEPT_AT
 from tests.kubernetes import programs
 from tests.kubernetes.conftest import servers
 from tests.kubernetes.reference import Reference, reference
@@ -151,7 +152,7 @@ async def test_an_adapter_is_read_by_the_descheduler_and_the_scheduler(
     hot = {**WEB, "metadata": {"name": "hot"}}
     cluster.api.delete(f"{replicas}/web")
     # whoever evicted in another story has left word that the node settles
-    cluster.api.delete("/api/v1/namespaces/volcano-system/configmaps/vc-descheduler-memory")
+    cluster.api.delete(f"/api/v1/namespaces/{KEPT_AT}/configmaps/{KEPT}")
     cluster.api.create(replicas, hot)
     eventually(lambda: cluster.api.get(f"{replicas}/hot").tree["status"].get("readyReplicas") == 4)
     front_proxy = cluster.server.pki / "front-proxy-ca.crt"
