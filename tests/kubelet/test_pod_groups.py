@@ -142,15 +142,23 @@ def test_a_kubelet_that_was_moved_to_the_leaf_finds_the_same_place(tmp_path: Pat
     assert base is None and why == f"{tmp_path}/scope has no controller for cpu and memory"
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_the_tree_of_a_kubelet(tmp_path: Path, version: int) -> None:
+def base_of(directory: Path, version: int) -> Base:
     names = ("cpu", "memory") if version == 2 else ("cpu", "memory", "cpuacct")
-    places = {name: tmp_path / ("" if version == 2 else name) for name in names}
+    places = {name: directory / ("" if version == 2 else name) for name in names}
     for place in places.values():
         place.mkdir(exist_ok=True)
-    base = Base(version, "/", places)
-    groups = PodGroups.prepare(base, tmp_path, cores=2, every=True)
+    return Base(version, "/", places)
+
+
+def prepared(directory: Path, version: int = 2, every: bool = True) -> PodGroups:
+    groups = PodGroups.prepare(base_of(directory, version), directory, cores=2, every=every)
     assert groups is not None
+    return groups
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_tree_of_a_kubelet(tmp_path: Path, version: int) -> None:
+    base, groups = base_of(tmp_path, version), prepared(tmp_path, version)
     request, quota = (
         ("cpu.weight", "cpu.max") if version == 2 else ("cpu.shares", "cpu.cfs_quota_us")
     )
@@ -185,11 +193,24 @@ def test_the_tree_of_a_kubelet(tmp_path: Path, version: int) -> None:
     assert (top / "podd" / quota).read_text().split()[0] == "200000"
     assert groups.of("a", "c0", 0) == tuple(map(Path, made))
 
+    together = {path.parent: path.read_text() for path in tmp_path.glob("**/memory.oom.group")}
+    containers = [groups.of(uid, "c0", 0)[0] for uid in ("a", "b", "c", "d")]
+    assert together == (dict.fromkeys(containers, "1") if version == 2 else {})
+
+
+def test_a_changed_container_is_still_killed_as_a_whole(tmp_path: Path) -> None:
+    groups = prepared(tmp_path)
+    one = pod("Burstable", {"limits": {"memory": "1Gi"}})
+    made = Path(groups.make(one, one.spec.containers[0], 0))
+    (made / "memory.oom.group").unlink()  # as one has it that an older kubelet made
+    larger = pod("Burstable", {"limits": {"memory": "2Gi"}})
+    assert groups.change(larger, larger.spec.containers[0], 0, []) == ""
+    assert (made / "memory.max").read_text() == str(2 * GIB)
+    assert (made / "memory.oom.group").read_text() == "1"
+
 
 def test_without_groups_for_every_pod_those_without_sizes_get_none(tmp_path: Path) -> None:
-    base = Base(2, "/", dict.fromkeys(("cpu", "memory"), tmp_path))
-    groups = PodGroups.prepare(base, tmp_path, cores=2, every=False)
-    assert groups is not None
+    groups = prepared(tmp_path, every=False)
     plain, limited = pod("BestEffort", {}), pod("Burstable", {"limits": {"memory": "1Gi"}}, uid="v")
     assert groups.make(plain, plain.spec.containers[0], 0) == ""
     assert groups.make(limited, limited.spec.containers[0], 0)

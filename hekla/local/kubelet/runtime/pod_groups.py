@@ -190,7 +190,7 @@ class PodGroups:
                 self._write(place, of_pod(pod))
             group = os.path.join(place, digest)
             self._make(group, leaf=True)
-            self._write(group, of_container(container))
+            self._write_container(group, container)
         except OSError:
             return ""
         return ":".join(str(directory / group) for directory in self._directories)
@@ -208,7 +208,7 @@ class PodGroups:
             # a container may not have more than its pod, not even for a moment
             self._write(place, Values(whole.shares, 0, whole.memory), lift=True)
             digest = container_digest(pod.metadata.uid, container.name, attempt)
-            self._write(os.path.join(place, digest), of_container(container))
+            self._write_container(os.path.join(place, digest), container)
             self._write(place, whole)
         except OSError as error:
             return error.strerror or str(error)
@@ -293,6 +293,13 @@ class PodGroups:
                 files = {**files, "cpu.cfs_quota_us": "-1"}
             for name, content in files.items():
                 (self._places[controller] / place / name).write_text(content)
+
+    def _write_container(self, place: str, container: core.Container) -> None:
+        """Give a container's group its values.  When it is out of memory all its processes are killed,
+        which version 1 cannot do."""
+        self._write(place, of_container(container))
+        if self.version == 2:
+            (self._places["memory"] / place / "memory.oom.group").write_text("1")
 
 
 def _remove(group: Path, tries: int) -> None:
