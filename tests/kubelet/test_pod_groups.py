@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest_asyncio
 from hekla.api import meta
 from hekla.api.kubernetes import core
 from hekla.api.trees import Json
+from hekla.local.kubelet.records import container_digest
 from hekla.local.kubelet.runtime import cgroups, pod_groups
 from hekla.local.kubelet.runtime.cgroups import Base
 from hekla.local.kubelet.runtime.pod_groups import PodGroups, Values, of_container, of_pod
@@ -207,6 +209,32 @@ def test_a_changed_container_is_still_killed_as_a_whole(tmp_path: Path) -> None:
     assert groups.change(larger, larger.spec.containers[0], 0, []) == ""
     assert (made / "memory.max").read_text() == str(2 * GIB)
     assert (made / "memory.oom.group").read_text() == "1"
+
+
+def test_a_pod_is_taken_though_its_class_has_lost_its_group(tmp_path: Path) -> None:
+    groups = prepared(tmp_path)
+    (lost,) = tmp_path.glob("*/kubepods/burstable")
+    shutil.rmtree(lost)
+    asked = {"requests": {"cpu": "500m"}}
+    assert groups.adopt(pod("Burstable", asked, uid="a")) == "burstable/poda"
+    groups.forget_pod("a")
+    sure = pod("Guaranteed", {"limits": asked["requests"], **asked}, uid="b")
+    assert groups.make(sure, sure.spec.containers[0], 0)
+
+
+async def test_of_a_pod_that_nobody_took_groups_are_looked_for_as_an_orphan_s(
+    tmp_path: Path,
+) -> None:
+    groups = prepared(tmp_path)
+    place = next(tmp_path.glob("*/kubepods/burstable")) / "podu"
+    left = place / container_digest("u", "c0", 0)
+    left.mkdir(parents=True)
+    assert groups.of("u", "c0", 0) == ()
+    groups.forget("u", "c0", 0)
+    groups.forget_pod("u")
+    assert left.is_dir()
+    groups.forget_orphan("u")
+    assert not place.exists()
 
 
 def test_without_groups_for_every_pod_those_without_sizes_get_none(tmp_path: Path) -> None:

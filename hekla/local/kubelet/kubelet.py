@@ -267,7 +267,7 @@ class Kubelet:
         for instance in running:
             await self.host.runtime.kill(instance)
         if self.host.groups is not None:
-            self.host.groups.forget_pod(uid)
+            self.host.groups.forget_orphan(uid)
         self.host.addresses.give_back(uid)
         directory.remove()
 

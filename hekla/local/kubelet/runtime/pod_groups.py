@@ -258,20 +258,24 @@ class PodGroups:
             _remove(place, REMOVAL_ATTEMPTS)
         self._pods.pop(uid, None)
         if self._burstable.pop(uid, None) is not None:
-            with contextlib.suppress(OSError):
-                self._share_burstable()
+            self._share_burstable()
+
+    def forget_orphan(self, uid: str) -> None:
+        """Remove the groups of a pod that no kubelet has taken up since it was started, wherever they
+        are.  Needs a running event loop."""
+        for directory in self._directories:
+            for below in QOS.values():
+                _remove(directory / below / f"pod{uid}", REMOVAL_ATTEMPTS)
 
     def _of_pod(self, uid: str) -> list[Path]:
-        """The pod's groups.  Of a pod that no worker had, wherever they are."""
-        places = (
-            [self._pods[uid]] if uid in self._pods else [f"{qos}/pod{uid}" for qos in QOS.values()]
-        )
-        return [
-            directory / place.lstrip("/") for directory in self._directories for place in places
-        ]
+        """The groups of a pod that was taken into account; none of another."""
+        place = self._pods.get(uid)
+        return [] if place is None else [directory / place for directory in self._directories]
 
     def _share_burstable(self) -> None:
-        self._write("burstable", Values(shares_of(sum(self._burstable.values()))))
+        """Give the class what its pods request, unless the kernel refuses: it is no pod's fault."""
+        with contextlib.suppress(OSError):
+            self._write("burstable", Values(shares_of(sum(self._burstable.values()))))
 
     def _make(self, place: str, leaf: bool = False) -> bool:
         """Make a group in every hierarchy, one that others are in unless it is a leaf; False if it
@@ -303,11 +307,19 @@ class PodGroups:
 
 
 def _remove(group: Path, tries: int) -> None:
+    if _is_removed(group):
+        return
     cgroups.clear(group)
+    if not _is_removed(group) and tries > 1:
+        asyncio.get_running_loop().call_later(REMOVAL_RETRY_INTERVAL, _remove, group, tries - 1)
+
+
+def _is_removed(group: Path) -> bool:
+    """Remove a group that has neither processes nor groups below it; gives whether it is gone."""
     try:
         group.rmdir()
     except FileNotFoundError:
-        return
+        return True
     except OSError:
-        if tries > 1:
-            asyncio.get_running_loop().call_later(REMOVAL_RETRY_INTERVAL, _remove, group, tries - 1)
+        return False
+    return True
