@@ -123,7 +123,8 @@ class AutoscalingController(Controller):
         self.autoscalers = autoscalers
         self.scales = Scales(client, plurals)
         self.reader = Reader(client)
-        self.proposals = Proposals(self.reader, CustomMetrics(client, plurals), settings.patience)
+        custom = CustomMetrics(client, plurals, settings.period, clock)
+        self.proposals = Proposals(self.reader, custom, settings.patience)
         self.recorder = recorder
         self.settings = settings
         self.clock = clock

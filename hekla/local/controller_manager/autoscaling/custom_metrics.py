@@ -3,6 +3,7 @@ what is outside of the cluster (`external.metrics.k8s.io`).  Amounts are in thou
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TypeVar
 from urllib.parse import quote, urlencode
@@ -63,11 +64,22 @@ Listed = TypeVar("Listed", Group, MetricValueList, ExternalMetricValueList)
 
 
 class CustomMetrics:
-    """Asks the adapters.  `plurals` gives the plural of a kind (apiVersion, kind), "" if unknown."""
+    """Asks the adapters.  `plurals` gives the plural of a kind (apiVersion, kind), "" if unknown; which
+    version is served is asked once in `period` seconds of the clock."""
 
-    def __init__(self, client: Client, plurals: Callable[[str, str], str]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        plurals: Callable[[str, str], str],
+        period: float,
+        clock: Callable[[], float],
+    ) -> None:
         self._client = client
         self._plurals = plurals
+        self._period = period
+        self._clock = clock
+        self._served = ""
+        self._served_until = -math.inf
 
     async def of_pods(
         self, namespace: str, selector: str, metric: str, of: Json | None
@@ -84,7 +96,7 @@ class CustomMetrics:
             )
         return {
             one.described_object.name: Sample(
-                instant(one.timestamp),
+                _moment(one.timestamp),
                 WINDOW if one.window_seconds is None else one.window_seconds,
                 _milli(one.value),
             )
@@ -137,8 +149,10 @@ class CustomMetrics:
     async def _values(self, path: str, of: Json | None, **query: str) -> list[MetricValue]:
         """Raises NoReplicas."""
         asked = urlencode(_given(**query, metricLabelSelector=_text(of)))
-        version = await self._version()
-        whole = f"/apis/{CUSTOM}/{version}/{path}?{asked}"
+        if self._clock() >= self._served_until:
+            self._served = await self._version()
+            self._served_until = self._clock() + self._period
+        whole = f"/apis/{CUSTOM}/{self._served}/{path}?{asked}"
         return (await self._get(whole, MetricValueList, "custom")).items
 
     async def _version(self) -> str:
@@ -191,6 +205,14 @@ def _milli(value: str | int | float) -> int:
         return quantity.milli(value)
     except quantity.QuantityError as error:
         raise NoReplicas(f"the adapter's value {value!r} is no quantity") from error
+
+
+def _moment(timestamp: str | None) -> float:
+    """Raises NoReplicas."""
+    try:
+        return instant(timestamp)
+    except (ValueError, OverflowError) as error:
+        raise NoReplicas(f"the adapter's timestamp {timestamp!r} is no time") from error
 
 
 def _text(selector: Json | None) -> str:

@@ -143,12 +143,17 @@ class Reader:
             raise NoReplicas(
                 f"unable to get metrics for resource {resource}: no metrics returned from resource metrics API"
             )
-        return samples_of(found, resource, container)
+        try:
+            return samples_of(found, resource, container)
+        except (ValueError, OverflowError) as error:
+            raise NoReplicas(
+                f"unable to get metrics for resource {resource}: what the metrics API says cannot be read: {error}"
+            ) from error
 
 
 def samples_of(found: list[PodMetrics], resource: str, container: str) -> dict[str, Sample]:
     """By pod; one that has no such container is left out, and one of which a container does not say
-    what it uses."""
+    what it uses.  Raises ValueError and OverflowError where an amount or a time is none."""
     samples = {}
     for pod in found:
         parts = [one for one in pod.containers if not container or one.name == container]
