@@ -6,12 +6,15 @@ import asyncio
 import json
 import math
 
+import pytest
+
+from hekla.api.text.times import stamp
 from hekla.engine.cycle import hooks_of
 from hekla.engine.estimates.estimates import StartEstimate
 from hekla.engine.model.decisions import Event
 from hekla.engine.placement.forecast import Why
 from hekla.engine.world import World, policy
-from hekla.scheduler.estimates.start_estimates import StartEstimates, Told, moved_much, read
+from hekla.scheduler.estimates.start_estimates import REST, StartEstimates, Told, moved_much, read
 
 HOUR = {"hekla.io/walltime": "1h"}
 
@@ -100,6 +103,31 @@ def test_what_waits_no_more_is_forgotten() -> None:
     of.renew()
     assert not of.estimates.told
     assert of.estimates.annotation(of.world.state.jobs["default/waits"]) is None
+
+
+def test_who_has_no_estimate_any_more_is_no_reason_to_renew_them() -> None:
+    """The window of its reservation has opened, and it waits for room in it."""
+    of = Written()
+    of.world.state.upsert_other(
+        "Reservation",
+        {
+            "metadata": {"name": "nightly", "uid": "r1"},
+            "spec": {
+                "nodes": {"names": ["n1"]},
+                "window": {"start": stamp(of.world.now + 1200), "end": stamp(of.world.now + 7200)},
+                "owners": {"users": ["anna"]},
+            },
+        },
+    )
+    of.world.job("runs", cpu=8, on=["n1"], phase="Running")
+    marks = {"hekla.io/user": "anna", "hekla.io/reservation": "nightly"}
+    of.world.job("hers", cpu=8, annotations=marks)
+    assert of.renew() == ["default/hers"]
+    assert of.estimates.patience() == pytest.approx(1200 + REST)
+    of.world.now += 1260
+    of.renew()
+    assert "default/hers" in of.estimates.told, "what she was told first is kept"
+    assert of.estimates.patience() is None
 
 
 def test_moving_much_is_more_than_a_minute_and_more_where_it_is_far_away() -> None:

@@ -102,7 +102,7 @@ class StartEstimates:
         """Renew them until cancelled."""
         while True:
             try:
-                async with asyncio.timeout(self._patience()):
+                async with asyncio.timeout(self.patience()):
                     await self.woken.wait()
             except TimeoutError:
                 pass
@@ -110,10 +110,13 @@ class StartEstimates:
             took = await self.renew()
             await asyncio.sleep(max(REST, LONG_REST * took))
 
-    def _patience(self) -> float | None:
+    def patience(self) -> float | None:
         """Seconds after which estimates are stale though nothing has happened: the first of them is
-        past, because somebody runs longer than he said."""
-        soonest = min((one.now.at for one in self.told.values()), default=math.inf)
+        past, because somebody runs longer than he said.  Who is told nothing new counts no more."""
+        found = {} if self.made is None else self.made.found
+        soonest = min(
+            (one.now.at for key, one in self.told.items() if key in found), default=math.inf
+        )
         return None if soonest == math.inf else max(soonest - self.clock(), 0.0) + REST
 
     async def renew(self) -> float:
