@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hekla.engine.cycle import hooks_of, open_session
 from hekla.engine.framework.policy import PolicyError
 from hekla.engine.model.tasks import HOLDS, Job, Status, Task
 from hekla.engine.world import World, policy
@@ -173,3 +174,25 @@ def test_no_schedule_exceeds_a_limit(
         if (pods if gang else 1) * each <= gpus
     ]
     assert set(possible) <= set(started)
+
+
+def test_asking_what_a_user_may_still_have_changes_nothing() -> None:
+    """In the middle of a cycle, in which a job has been placed and a pod's eviction taken back."""
+    here = world(running=2, resources={"cpu": 8})
+    mine(here, "runs", cpu=3, on=["n0"], phase="Running")
+    mine(here, "placed", cpu=2)
+    mine(here, "waits", cpu=1)
+    session = open_session(here.state, hooks_of(here.state, here.policy), here.now)
+    runs, placed, waits = (here.state.jobs[f"default/{name}"] for name in ("runs", "placed", "waits"))  # fmt: skip
+
+    evicting = session.statement()
+    evicting.evict(next(iter(runs.tasks.values())), "preempt")
+    evicting.discard()
+    session.statement().allocate(next(iter(placed.tasks.values())), 0)
+
+    held = {"cpu": 5000.0}, {"cpu": 8000.0}
+    for _ in range(2):
+        amounts, jobs = session.votes.party_ceilings(waits)
+        assert (amounts.held, amounts.most) == held and jobs.jobs == 0
+    said = session.votes.job_valid(waits)
+    assert said is not None and said.message == "user anna runs 2 of 2 jobs"

@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     from hekla.engine.framework.view import CycleView
 
 
+PLACED = (Status.PENDING, Status.ALLOCATED, Status.PIPELINED)
+"""Of pods that a cycle places, or takes back.  Whoever is evicted holds his room until he has gone, and
+has held it all along where that is undone."""
+
+
 class PartyLimits(Plugin):
     """Jobs beyond a limit wait, and say whose limit it is.
 
@@ -85,6 +90,9 @@ class PartyLimits(Plugin):
         self.started: dict[str, int] = {}
         """Party -> jobs that held nothing before."""
         self.taken: dict[str, Amounts] = {}
+        self.is_counted = False
+        """What this cycle has placed is among what is held; what it has only promised is not, and is
+        undone after that."""
 
     def _open_budgets(self, first: bool) -> None:
         """Count up to now what was held until now."""
@@ -116,6 +124,9 @@ class PartyLimits(Plugin):
             ledger.spending.follow(job, True, queues.get(job.queue), session.now)
             counts.look(key, part_of(job, self.parties(job)))
         ledger.close()
+        self.is_counted = True
+        for placed in (self.placed, self.started, self.taken):
+            placed.clear()
         if ledger.spending.used or any(counts.held.values()):
             for period in self.periods:
                 session.ask_again(period.end)
@@ -223,19 +234,14 @@ class PartyLimits(Plugin):
 
     def party_ceilings(self, job: Job) -> list[Ceiling]:
         """What its user and accounts may hold and run, as the last cycle has left it."""
-        counts = self.counts
-        if self.ledger is None:  # Else that has looked at its end.
-            counts.look_again(self.session.state.jobs, self.parties)
-        for placed in (self.placed, self.started, self.taken):
-            placed.clear()  # It is among what is held now.
         found = []
         for party, limits in self._limits(job):
             who = self._called(party, job)
             if limits.amounts:
-                found.append(Ceiling(who, counts.held.get(party, {}), limits.amounts))
+                held = {name: self._held(party, name) for name in limits.amounts}
+                found.append(Ceiling(who, held, limits.amounts))
             if limits.running is not None:
-                more = limits.running - counts.running.get(party, 0)
-                found.append(Ceiling(who, {}, {}, more))
+                found.append(Ceiling(who, {}, {}, limits.running - self._running(party)))
         return found
 
     def foresee(self, jobs: Sequence[Job]) -> Generator[None, None, dict[str, float]]:
@@ -316,13 +322,16 @@ class PartyLimits(Plugin):
         return limit
 
     def allocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
-        self._count(job, total, count)
+        if task.status in PLACED:
+            self._count(job, total, count)
 
     def deallocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
-        if task.status is not Status.RELEASING:  # What leaves holds its room until it has gone.
+        if task.status in PLACED:
             self._count(job, total, -count)
 
     def _count(self, job: Job, total: Amounts, count: int) -> None:
+        if self.is_counted:
+            return
         sign = 1 if count > 0 else -1
         before = self.placed.get(job.key, 0)
         self.placed[job.key] = after = before + count
