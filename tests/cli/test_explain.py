@@ -211,12 +211,12 @@ def test_a_job_that_waits_says_when_it_starts(server: Answers):
             "latest": True,
             "after": "default/first",
             "constraint": "room",
-            "because": "it needs 1 pod of cpu=1 at once and cpu is short: 0 fit now",
+            "because": "it needs 1 pod of cpu=1 and cpu is short: 0 fit now",
             "first": "2000-01-01T00:00:00Z",
         }
     )
     told = explained(server, "Pending", group, estimate=job_starts)
-    assert "(any moment), when first ends. Now it needs 1 pod of cpu=1 at once" in told
+    assert "(any moment), when first ends. Now it needs 1 pod of cpu=1" in told
     assert "It starts at the latest " in told
     shown = json.loads(explained(server, "Pending", group, form="json", estimate=job_starts))
     assert shown["startEstimate"]["after"] == "default/first"

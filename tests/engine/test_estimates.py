@@ -11,6 +11,7 @@ from hekla.api.text.times import stamp
 from hekla.api.trees import Tree
 from hekla.engine.cycle import hooks_of
 from hekla.engine.estimates.estimates import Estimation, StartEstimate
+from hekla.engine.estimates.snapshot import AT_ONCE as JOBS_AT_ONCE
 from hekla.engine.estimates.snapshot import Reading
 from hekla.engine.framework.session import Session
 from hekla.engine.placement.forecast import AT_ONCE, Forecast, Why
@@ -21,11 +22,11 @@ HALF = {"hekla.io/walltime": "30m"}
 SHORT = {"hekla.io/walltime": "10m"}
 
 
-def world(mode: str = "easy", *plugins: str | Tree) -> World:
+def world(mode: str = "easy", *plugins: str | Tree, actions: str = "allocate, backfill") -> World:
     made = World(
         policy(
             plugins=["gang", "predicates", *plugins],
-            actions="allocate, backfill",
+            actions=actions,
             configurations=[{"name": "backfill", "arguments": {"mode": mode}}],
         )
     )
@@ -55,7 +56,7 @@ def test_a_job_starts_when_the_one_before_it_ends() -> None:
     assert found["waits"].at == pytest.approx(3600)
     assert found["waits"].after == "default/runs" and found["waits"].why is Why.ROOM
     assert found["waits"].latest
-    assert because["waits"] == "it needs 1 pod of cpu=4 at once and cpu is short: 0 fit now"
+    assert because["waits"] == "it needs 1 pod of cpu=4 and cpu is short: 0 fit now"
 
 
 def test_who_would_hold_up_the_first_starts_after_it() -> None:
@@ -128,7 +129,7 @@ def test_only_the_nodes_that_a_job_may_use_count() -> None:
     found, because = estimates(of)
     assert found["picky"].at == pytest.approx(3600)
     assert because["picky"] == (
-        "it needs 1 pod of cpu=8 at once and cpu is short on the node that it may use: 0 fit now"
+        "it needs 1 pod of cpu=8 and cpu is short on the node that it may use: 0 fit now"
     )
 
 
@@ -187,6 +188,22 @@ def test_who_waits_for_a_budget_is_told_its_renewal_and_holds_up_nobody() -> Non
         "user anna has used 0 of 4 cpu hours, what runs may use 4 more"
     )
     assert found["wide"].at == pytest.approx(3600) and found["wide"].latest
+
+
+def test_a_promise_that_is_undone_frees_no_more_of_a_budget_than_it_took() -> None:
+    """The first is promised the room of a pod that leaves, and needs all of the budget."""
+    limits = {"budget": {"resources": {"cpu": "4h"}, "renew": "@daily"}}
+    of = world("", {"name": "party-limits", "arguments": limits})
+    of.nodes("n1", cpu=8)
+    of.job("leaves", cpu=8, on=["n1"], phase="Running", annotations=BEN)
+    pod = of.pods["default/leaves-task-0"]
+    pod["metadata"]["deletionTimestamp"] = stamp(of.now)
+    of.state.upsert_pod(pod)
+    of.job("first", cpu=4, annotations={**ANNA, **HOUR})
+    of.job("next", cpu=4, annotations={**ANNA, **HOUR})
+    found, _ = estimates(of)
+    assert of.decisions.pipelined
+    assert found["next"].at == 1_036_800 - of.now and found["next"].why is Why.LIMIT
 
 
 ANNA, BEN, CY = ({"hekla.io/user": name} for name in ("anna", "ben", "cy"))
@@ -258,11 +275,151 @@ def test_who_waits_for_a_reservation_is_told_that_it_is_one() -> None:
     of.job("his", cpu=8, annotations={**BEN, "hekla.io/reservation": "nightly"})
     found, because = estimates(of)
     assert because["long"] == (
-        "it needs 1 pod of cpu=4 at once, and nodes that have room now are reserved before it would end"
+        "it needs 1 pod of cpu=4, and nodes that have room now are reserved before it would end"
     )
     assert found["hers"].at == pytest.approx(1200) and found["hers"].why is Why.RESERVATION
     assert because["hers"] == "it runs in the windows of reservation nightly, which it names"
     assert "his" not in found, "it is not his"
+
+
+def test_a_window_is_foretold_to_nobody_who_could_not_start_in_it() -> None:
+    of = world()
+    of.nodes("n1", cpu=8)
+    of.queue("closed", state="Closed")
+    of.state.upsert_other(
+        "Reservation",
+        {
+            "metadata": {"name": "nightly", "uid": "r1"},
+            "spec": {
+                "nodes": {"names": ["n1"]},
+                "window": {"start": stamp(of.now + 1200), "end": stamp(of.now + 1800)},
+                "owners": {"users": ["anna"]},
+            },
+        },
+    )
+    marks = {**ANNA, **SHORT, "hekla.io/reservation": "nightly"}
+    of.job("closed-out", cpu=1, queue="closed", annotations=marks)
+    of.job("incomplete", pods=1, min_available=2, cpu=1, annotations=marks)
+    of.job("runs", cpu=8, on=["n1"], phase="Running", annotations=HOUR)
+    of.job("waits", cpu=1, annotations=marks)
+    assert set(estimates(of)[0]) == {"waits"}
+
+
+def strict_queue(of: World, name: str) -> None:
+    of.state.upsert_queue(
+        {
+            "metadata": {
+                "name": name,
+                "creationTimestamp": stamp(of.now),
+                "annotations": {"hekla.io/job-order": "strict-fifo"},
+            },
+            "spec": {"weight": 1},
+            "status": {"state": "Open"},
+        }
+    )
+
+
+def test_nobody_passes_in_a_queue_of_strict_order() -> None:
+    """Though there is room, and no other queue minds."""
+    of = world("")
+    of.nodes("n1", cpu=8)
+    strict_queue(of, "strict")
+    of.job("runs", cpu=6, on=["n1"], phase="Running", annotations=HOUR)
+    of.job("first", cpu=4, queue="strict", annotations=HALF)
+    of.job("second", cpu=1, queue="strict", annotations=HALF)
+    found, because = estimates(of)
+    assert (found["second"].why, found["second"].behind) == (Why.ORDER, "default/first")
+    assert because["second"] == "first waits before it, and jobs of queue strict pass nobody"
+    assert because["first"] == "it needs 1 pod of cpu=4 and cpu is short: 0 fit now"
+
+
+def test_behind_a_job_of_another_queue_those_of_strict_order_wait_too() -> None:
+    of = world("easy")
+    of.nodes("n1", cpu=8)
+    strict_queue(of, "strict")
+    of.job("runs", cpu=6, on=["n1"], phase="Running", annotations=HOUR)
+    of.job("first", cpu=4, annotations=HALF)
+    of.job("second", cpu=1, queue="strict", annotations=SHORT)
+    found, because = estimates(of)
+    assert found["second"].why is Why.ORDER
+    assert because["second"] == "first waits before it, and jobs of queue strict pass nobody"
+
+
+def test_who_has_room_and_is_yet_to_be_let_in_is_told_that_there_is() -> None:
+    limits: Tree = {"name": "party-limits", "arguments": {"submitted": 1}}
+    of = world("easy", limits, actions="enqueue, allocate, backfill")
+    of.nodes("n1", cpu=8)
+    of.job("runs", cpu=1, on=["n1"], phase="Running", annotations=ANNA)
+    for name, cpu in (("first", 5), ("next", 4)):
+        of.job(name, pods=0, min_available=1, phase="Pending", min_resources={"cpu": cpu}, annotations=ANNA)  # fmt: skip
+    found, because = estimates(of)
+    assert found["first"].at == 0
+    assert because["first"] == "it needs 1 pod of cpu=5, and there is room"
+    assert because["next"] == (
+        "it needs 1 pod of cpu=4, and others before it take the room that there is, and nothing "
+        "that is known to end makes room for it (what has no walltime counts as endless)"
+    )
+
+
+def test_where_no_node_will_do_no_end_is_waited_for() -> None:
+    of = world()
+    of.nodes("n1", cpu=8)
+    of.job("picky", cpu=8, spec={"nodeSelector": {"disk": "ssd"}}, annotations=HOUR)
+    of.job("gang", pods=2, cpu=1, spec={"nodeSelector": {"disk": "ssd"}}, annotations=HOUR)
+    found, because = estimates(of)
+    assert not found["picky"].known
+    assert because["picky"] == "it needs 1 pod of cpu=8, and no node may take it"
+    assert because["gang"] == "it needs 2 pods of cpu=1 at once, and no node may take them"
+
+
+def test_reserved_nodes_keep_a_job_and_not_who_waits_before_it() -> None:
+    of = world()
+    of.nodes("n1", cpu=8)
+    of.nodes("n2", cpu=8)
+    of.state.upsert_other(
+        "Reservation",
+        {
+            "metadata": {"name": "maintenance", "uid": "r1"},
+            "spec": {
+                "nodes": {"names": ["n1"]},
+                "window": {"start": stamp(of.now + 1200), "end": stamp(of.now + 1800)},
+            },
+        },
+    )
+    of.job("runs", cpu=8, on=["n2"], phase="Running", annotations=HALF)
+    of.job("first", pods=2, cpu=8, annotations=SHORT)
+    of.job("long", cpu=4, annotations=HOUR)
+    found, because = estimates(of)
+    assert found["first"].at == pytest.approx(1800)
+    assert because["first"] == "it needs 2 pods of cpu=8 at once and cpu is short: 1 fits now"
+    assert because["long"] == (
+        "it needs 1 pod of cpu=4, and nodes that have room now are reserved before it would end"
+    )
+
+
+def test_a_queue_that_may_hold_nothing_is_told_in_numbers() -> None:
+    of = world("easy", "capacity")
+    of.queue("small", capability={"cpu": 4})
+    of.nodes("n1", cpu=16)
+    of.job("large", cpu=5, queue="small", annotations=HOUR)
+    _, because = estimates(of)
+    assert because["large"] == (
+        "queue small holds cpu=0 of its capability cpu=4, and the job needs cpu=5"
+    )
+
+
+def test_reading_pauses_also_where_every_user_has_limits_of_his_own() -> None:
+    of = world("easy", {"name": "party-limits", "arguments": {"running": 1}})
+    of.nodes("n1", cpu=1)
+    for number in range(200):
+        of.job(f"waits-{number}", cpu=2, annotations={**HALF, "hekla.io/user": f"u{number}"})
+    of.run()
+    session = hooks_of(of.state, of.policy).session
+    assert isinstance(session, Session)
+    reading = Reading(session, of.now)
+    parties = [0, *(len(reading.parties) for _ in reading.steps()), len(reading.parties)]
+    assert parties[-1] == 200
+    assert max(after - before for before, after in pairwise(parties)) <= JOBS_AT_ONCE
 
 
 def test_pods_of_several_templates_that_have_room_alone_are_named_together() -> None:

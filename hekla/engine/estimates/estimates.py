@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from hekla.engine.actions.waiting_jobs import WaitingJobs
-from hekla.engine.estimates.snapshot import Reading
-from hekla.engine.explain.amounts import describe
+from hekla.engine.estimates.snapshot import AT_ONCE, Reading, may_ever_start
+from hekla.engine.explain.amounts import amount, describe
 from hekla.engine.explain.explanation import called
 from hekla.engine.framework.joborder import waits
-from hekla.engine.model.resources import EPSILON, PODS
+from hekla.engine.model.arrays import Bools
+from hekla.engine.model.resources import EPSILON, PODS, Floats
 from hekla.engine.model.tasks import Job
-from hekla.engine.placement.forecast import NOBODY, Forecast, Snapshot, Start, Why
+from hekla.engine.model.time.walltimes import SOON
+from hekla.engine.placement.forecast import NOBODY, Forecast, Snapshot, Start, Why, of_the_first
 from hekla.engine.placement.room_counts import MANY
 
 if TYPE_CHECKING:
@@ -26,6 +28,10 @@ MANY_AT_ONCE = 1024
 """Estimates that are written down between two pauses."""
 ALIKE = 60.0
 """Seconds by which two starts may differ and be the same to whoever waits."""
+
+
+Part = tuple[int, int]
+"""A class of pods, and how many of them start together."""
 
 
 class StartEstimate(NamedTuple):
@@ -73,7 +79,7 @@ class Estimation:
     def steps(self) -> Iterator[None]:
         """Read the state, which has to stay as the cycle left it until `is_read`; the rest goes by a
         copy."""
-        self._starts_in_windows()
+        yield from self._starts_in_windows()
         yield from self._reading.steps()
         if not self.is_read:
             return
@@ -103,11 +109,15 @@ class Estimation:
                 at, latest, why, self._called(start.after), self._called(behind)
             )
 
-    def _starts_in_windows(self) -> None:
+    def _starts_in_windows(self) -> Iterator[None]:
         state = self.session.state
-        for key in state.reservations.named:
+        for number, key in enumerate(list(state.reservations.named)):
+            if number % AT_ONCE == AT_ONCE - 1:
+                yield
             job = state.active.get(key)
             if job is None or not waits(job):
+                continue
+            if not may_ever_start(self.session, job, state.queues.get(job.queue)):
                 continue
             if (opens := state.reservations.opens_to(job)) is not None:
                 self._names[key] = opens[0]
@@ -136,74 +146,123 @@ class Estimation:
         if key in self._names:
             return f"it runs in the windows of reservation {self._names[key]}, which it names"
         found, row = self.found[key], self._rows[key]
-        job = self._reading.jobs[row]
+        job, snapshot = self._reading.jobs[row], self._snapshot
         if found.why is Why.LIMIT:
             refused = self.session.votes.refused_for_now(job)
-            return "others before it take what is left" if refused is None else refused.message
+            if refused is None:
+                return "others before it take what its user, namespace or account may still have"
+            return refused.message
         if found.why is Why.QUOTA:
             return self._quota(job, row)
-        if found.why is Why.RESERVATION and found.behind:
-            return f"it might hold up {self._name(found.behind, job)}, which waits before it"
-        if found.why is Why.ORDER and found.behind:
-            return f"{self._name(found.behind, job)} waits before it, and nobody passes"
-        room = self._room(row)
-        if found.known:
+        reserved = self._reserved(row)
+        if found.behind and not reserved:
+            first = self._name(found.behind, job)
+            if found.why is Why.RESERVATION:
+                return f"it might hold up {first}, which waits before it"
+            passes = "nobody passes"
+            if snapshot.mode != "strict":
+                passes = f"jobs of queue {job.queue} pass nobody"
+            return f"{first} waits before it, and {passes}"
+        return self._room(row, found.at, reserved)
+
+    def _room(self, row: int, at: float, reserved: str) -> str:
+        """What keeps the job from room that it would have by its turn, and what room there is."""
+        snapshot, parts = self._snapshot, self._parts(row)
+        if unfit := [one for one in parts if not snapshot.masks[one[0]].any()]:
+            it = "it" if _single(unfit) else "them"
+            return f"it needs {self._pods(unfit)}, and no node may take {it}"
+        needs = f"it needs {self._pods(parts)}"
+        room = next(filter(None, (self._short(*one) for one in parts)), "")
+        if not room and not self._has_room(row):
+            room = f"{needs}, and not all of them have room beside each other"
+        elif not room and not reserved and at <= snapshot.now + SOON:
+            return f"{needs}, and there is room"
+        elif not room:
+            room = f"{needs}, and {reserved or 'others before it take the room that there is'}"
+        if at < math.inf:
             return room
         return f"{room}, and nothing that is known to end makes room for it (what has no walltime counts as endless)"
 
     def _name(self, key: str, job: Job) -> str:
         return called(self.session, key, job.namespace)
 
-    def _room(self, row: int) -> str:
-        """Of which resource too few nodes have enough now."""
+    def _parts(self, row: int) -> Sequence[Part]:
         snapshot = self._snapshot
-        parts = snapshot.parts.get(row) or [(int(snapshot.shape[row]), int(snapshot.need[row]))]
+        return snapshot.parts.get(row) or [(int(snapshot.shape[row]), int(snapshot.need[row]))]
+
+    def _pods(self, parts: Sequence[Part]) -> str:
+        """So many pods of each class, in words."""
+        space = self.session.state.nodes.space
+        said = []
         for kind, need in parts:
-            if said := self._room_of(kind, need):
-                return said
-        pods = " and ".join(self._pods(kind, need) for kind, need in parts)
-        if snapshot.closures:
-            return f"it needs {pods} at once, and nodes that have room now are reserved before it would end"
-        return f"it needs {pods} at once, and not all of them have room beside each other"
+            asked = self._snapshot.asked[kind]
+            request = {
+                name: float(asked[column])
+                for column, name in enumerate(space.names[: len(asked)])
+                if asked[column] > 0 and name != PODS
+            }
+            said.append(f"{need} {'pod' if need == 1 else 'pods'} of {describe(request)}")
+        return " and ".join(said) + ("" if _single(parts) else " at once")
 
-    def _pods(self, kind: int, need: int) -> str:
-        """So many pods of a class, in words."""
-        space, asked = self.session.state.nodes.space, self._snapshot.asked[kind]
-        request = {
-            name: float(asked[column])
-            for column, name in enumerate(space.names[: len(asked)])
-            if asked[column] > 0 and name != PODS
-        }
-        return f"{need} {'pod' if need == 1 else 'pods'} of {describe(request)}"
+    def _reserved(self, row: int) -> str:
+        """For when nodes are reserved where the job would have room otherwise; empty where there are
+        none."""
+        snapshot = self._snapshot
+        until = snapshot.now + snapshot.walltime[row]
+        closed, later = np.zeros(snapshot.room.shape[1], dtype=np.bool_), False
+        for one in snapshot.closures:
+            if not one.open_to[row] and one.start < until - SOON and snapshot.now < one.end - SOON:
+                closed |= one.rows
+                later = later or one.start > snapshot.now + SOON
+        if not closed.any() or not self._has_room(row) or self._has_room(row, ~closed):
+            return ""
+        return f"nodes that have room now are reserved{' before it would end' if later else ''}"
 
-    def _room_of(self, kind: int, need: int) -> str:
-        """The same of one class; empty where so many pods of it have room."""
+    def _has_room(self, row: int, nodes: Bools | None = None) -> bool:
+        """Whether the job's minimum has room now, on these nodes."""
+        snapshot = self._snapshot
+        room = snapshot.room
+        for kind, need in self._parts(row):
+            fits = self._fitting(kind, room)
+            if nodes is not None:
+                fits = fits * nodes
+            if fits.sum() < need:
+                return False
+            room = room - snapshot.asked[kind][:, None] * of_the_first(fits, need)
+        return True
+
+    def _fitting(self, kind: int, room: Floats) -> Floats:
+        """`[nodes]` pods of the class."""
+        snapshot = self._snapshot
+        fits = np.where(snapshot.masks[kind], MANY, 0.0)
+        for column in np.flatnonzero(snapshot.asked[kind] > 0).tolist():
+            fits = np.minimum(fits, _alone(room[column], snapshot.asked[kind, column]))
+        return fits
+
+    def _short(self, kind: int, need: int) -> str:
+        """Of which resource too few nodes have enough now; empty where so many pods have room."""
         snapshot = self._snapshot
         asked, mask = snapshot.asked[kind], snapshot.masks[kind]
-        space = self.session.state.nodes.space
-        pods = self._pods(kind, need)
-        if not mask.any():
-            return f"no node may have its {pods}"
-        fits = np.where(mask, MANY, 0.0)
-        short = []
-        for column in np.flatnonzero(asked > 0).tolist():
-            alone = np.floor((np.maximum(snapshot.room[column], 0.0) + EPSILON) / asked[column])
-            fits = np.minimum(fits, alone)
-            if (alone * mask).sum() < need:
-                short.append(space.names[column])
-        count = int(fits.sum())
+        count = int(self._fitting(kind, snapshot.room).sum())
         if count >= need:
             return ""
+        names = self.session.state.nodes.space.names
+        short = [
+            names[column]
+            for column in np.flatnonzero(asked > 0).tolist()
+            if (_alone(snapshot.room[column], asked[column]) * mask).sum() < need
+        ]
         lacking = " and ".join(short) or "room in one place"
-        usable = int(mask.sum())
-        where = "" if mask.all() else f" on {_nodes(usable)} that it may use"
-        return f"it needs {pods} at once and {lacking} is short{where}: {count} {'fits' if count == 1 else 'fit'} now"
+        where = "" if mask.all() else f" on {_nodes(int(mask.sum()))} that it may use"
+        return (
+            f"it needs {self._pods([(kind, need)])} and {lacking} {'is' if len(short) < 2 else 'are'} short{where}: "
+            f"{count} {'fits' if count == 1 else 'fit'} now"
+        )
 
     def _quota(self, job: Job, row: int) -> str:
         """Which ceiling is in the way."""
         snapshot = self._snapshot
-        parts = snapshot.parts.get(row) or [(int(snapshot.shape[row]), int(snapshot.need[row]))]
-        asked = sum(snapshot.asked[kind] * count for kind, count in parts)
+        asked = sum(snapshot.asked[kind] * count for kind, count in self._parts(row))
         space, queue = self.session.state.nodes.space, self.session.state.queues.get(job.queue)
         for one in self.session.votes.quota_ceilings(queue) if queue is not None else ():
             for name in one.most:
@@ -211,10 +270,12 @@ class Estimation:
                 if name == PODS or column is None or column >= len(snapshot.asked[0]):
                     continue
                 more, held = float(asked[column]), one.held.get(name, 0.0)
-                if more > 0 and held + more > one.most[name]:
-                    had, most, wanted = (describe({name: n}) for n in (held, one.most[name], more))
+                if more > 0 and held + more > one.most[name] + EPSILON:
+                    had, most, wanted = (
+                        f"{name}={amount(name, value)}" for value in (held, one.most[name], more)
+                    )
                     return f"queue {one.owner} holds {had} of its capability {most}, and the job needs {wanted}"
-        return f"queue {job.queue} may not take so much until then"
+        return f"others before it take what queue {job.queue} may still have"
 
 
 def likeliest(starts: Sequence[Start]) -> Start:
@@ -225,6 +286,15 @@ def likeliest(starts: Sequence[Start]) -> Start:
             one.at == other.at or abs(one.at - other.at) <= ALIKE for other in starts
         ),
     )
+
+
+def _single(parts: Sequence[Part]) -> bool:
+    return sum(need for _, need in parts) == 1
+
+
+def _alone(room: Floats, each: float) -> Floats:
+    """`[nodes]` pods that so much of one resource is enough for."""
+    return np.floor((np.maximum(room, 0.0) + EPSILON) / each)
 
 
 def _nodes(count: int) -> str:

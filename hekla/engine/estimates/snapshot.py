@@ -50,8 +50,13 @@ class ToCome:
     queues: list[str] = field(default_factory=list)
 
 
-_Owner = tuple[str, str, bool]
-"""Whether a ceiling is of a queue; whose; whether of jobs."""
+class _Owner(NamedTuple):
+    """Whose a ceiling is."""
+
+    of_queue: bool
+    name: str
+    of_jobs: bool
+    """Whether it is one of jobs, not of what they hold."""
 
 
 class _Limits(NamedTuple):
@@ -73,14 +78,12 @@ class Reading:
         self.jobs: list[Job] = []
         """The waiting jobs, in the order of the snapshot."""
         self.snapshot: Snapshot | None = None
-        self._width = len(session.state.nodes.space)
         self._classes: dict[object, int] = {}
         self._asked: list[Request] = []
         self._masks: list[Bools] = []
-        self._foresees = session.votes.foresees()
         self._under: dict[tuple[str, tuple[_Owner, ...]], int] = {}
         """A queue and the ceilings of a party -> the row of the jobs that count against them."""
-        self._parties: dict[_Owner, Ceiling] = {}
+        self.parties: dict[_Owner, Ceiling] = {}
         """Ceilings of users, namespaces and accounts."""
         self._kept: list[Task] = []
         """A task of each class, so that its identity stays taken."""
@@ -111,15 +114,15 @@ class Reading:
             running.extend(self._running(releases, key))
         ordered = list(self._merged(found))
         yield
-        begins: dict[str, float] = {}
-        if self._foresees:
-            begins = yield from session.votes.foresee([one[1] for one in ordered])
-            ordered = [one for one in ordered if one[1].key in begins]
+        begins = yield from session.votes.foresee([one[1] for one in ordered])
+        ordered = [one for one in ordered if one[1].key in begins]
         waiting = len(ordered)
         come, days = self._to_come(waiting, queue_row)
-        under = [
-            self._row_under(one[1].queue, one[1], bool(one[1].counts.ready)) for one in ordered
-        ]
+        under: list[int] = []
+        for number, (_, job, *_) in enumerate(ordered):
+            if number % AT_ONCE == AT_ONCE - 1:
+                yield
+            under.append(self._row_under(job.queue, job, bool(job.counts.ready)))
         under += [self._row_under(name) for name in come.queues]
         yield
         if state.nodes.static_version != seen:
@@ -160,7 +163,7 @@ class Reading:
             parts={row: one for row, one in enumerate(parts) if len(one) > 1},
             closures=list(self._closures(len(parts))),
             begins=np.array([*(begins[job.key] for job in self.jobs), *([0.0] * len(come.parts))])
-            if begins
+            if any(begin > self.now for begin in begins.values())
             else None,
             waiting=waiting,
             days=days,
@@ -170,14 +173,12 @@ class Reading:
         """The classes of the pods that start together, with how many of each; how many pods wait; the
         walltime.  None for a job that nobody could start."""
         session = self.session
-        if queue.state != OPEN:
+        if not may_ever_start(session, job, queue):
             return None
         tasks = [task for task in job.pending() if not task.pods.request.best_effort]
         lacking = max(job.min_available - job.counts.ready, 1)
         if not tasks:
             return self._read_without_pods(job, queue) if job.is_pending else None
-        if not self._foresees and session.votes.job_valid(job) is not None:
-            return None
         if job.short_of_quota is not None and above_its_share(session, queue, job):
             return None  # What its queue deserves follows what others ask for.
         kind = tasks[0].pods
@@ -316,8 +317,8 @@ class Reading:
         for one in ceilings:
             of_jobs = one.jobs < math.inf
             if not (of_jobs and holds):
-                parties.append(("", one.owner, of_jobs))
-                self._parties.setdefault(parties[-1], one)
+                parties.append(_Owner(False, one.owner, of_jobs))
+                self.parties.setdefault(parties[-1], one)
         return self._under.setdefault((queue, tuple(parties)), len(self._under))
 
     def _limits(self) -> _Limits:
@@ -328,10 +329,10 @@ class Reading:
         for name, _ in self._under:
             if name not in of_queue:
                 found = session.votes.quota_ceilings(session.state.queues[name])
-                of_queue[name] = [("queue", one.owner, False) for one in found]
+                of_queue[name] = [_Owner(True, one.owner, False) for one in found]
                 ceilings |= zip(of_queue[name], found)
         of_queues = len(ceilings)
-        ceilings |= self._parties
+        ceilings |= self.parties
         space = session.state.nodes.space
         left = np.full((len(ceilings), len(space)), math.inf)
         for row, one in enumerate(ceilings.values()):
@@ -385,6 +386,13 @@ class Reading:
             open_to[: len(owned)] = [one.name in names for names in owned]
             for window in reserved.foreseen(one):
                 yield Closure(one.mask.copy(), window.start, window.end, open_to)
+
+
+def may_ever_start(session: Session, job: Job, queue: Queue | None) -> bool:
+    """Whether the job could start in time as it stands: its queue is open, and it is valid or will be."""
+    if queue is None or queue.state != OPEN:
+        return False
+    return not job.tasks or session.votes.may_become_valid(job)
 
 
 def _wide(one: Running, width: int) -> Running:

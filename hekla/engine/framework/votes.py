@@ -29,7 +29,13 @@ class Votes:
 
     def __init__(self, hooks: Hooks) -> None:
         self.hooks = hooks
-        self._job_valids = [plugin.job_valid for plugin in hooks("job_valid")]
+        valid = hooks("job_valid")
+        self._job_valids = [plugin.job_valid for plugin in valid]
+        self._foreseeing = [plugin for plugin in valid if defines(plugin, "foresee")]
+        self._final = [plugin for plugin in valid if not defines(plugin, "foresee")]
+        self._party_ceilings = [
+            plugin.party_ceilings for plugin in valid if defines(plugin, "party_ceilings")
+        ]
         self._enqueueable = [
             [(plugin, plugin.job_enqueueable) for plugin in tier]
             for tier in hooks.tiers["job_enqueueable"]
@@ -61,31 +67,23 @@ class Votes:
                 return answer
         return None
 
-    def foresees(self) -> bool:
-        """Whether a plugin says when it will let jobs start that it refuses now."""
-        return any(defines(one, "foresee") for one in self.hooks("job_valid"))
+    def may_become_valid(self, job: Job) -> bool:
+        """Whether only plugins that foresee when they let jobs start have something against it."""
+        return all(plugin.job_valid(job) is None for plugin in self._final)
 
     def foresee(self, jobs: Sequence[Job]) -> Generator[None, None, dict[str, float]]:
-        """From when on waiting jobs, in their order, will be valid; without those of whom that is
-        not known.  It pauses now and then."""
-        plugins = self.hooks("job_valid")
-        known = [one for one in plugins if defines(one, "foresee")]
-        others = [one for one in plugins if not defines(one, "foresee")]
-        found: dict[str, float] = {}
-        for number, job in enumerate(jobs):
-            if number % 64 == 63:
-                yield
-            if not job.tasks or all(one.job_valid(job) is None for one in others):
-                found[job.key] = -math.inf
-        for one in known:
-            begins = yield from one.foresee([job for job in jobs if job.key in found])
+        """From when on waiting jobs that may become valid, in their order, will be; without those of
+        whom that is not known.  It pauses now and then."""
+        found = dict.fromkeys((job.key for job in jobs), -math.inf)
+        for plugin in self._foreseeing:
+            begins = yield from plugin.foresee([job for job in jobs if job.key in found])
             found = {key: max(found[key], begin) for key, begin in begins.items()}
         return found
 
     def refused_for_now(self, job: Job) -> Answer | None:
         """What a plugin that foresees has against the job."""
-        plugins = (one for one in self.hooks("job_valid") if defines(one, "foresee"))
-        return next((said for one in plugins if (said := one.job_valid(job)) is not None), None)
+        answers = (plugin.job_valid(job) for plugin in self._foreseeing)
+        return next((answer for answer in answers if answer is not None), None)
 
     def job_ready(self, job: Job) -> bool:
         for ready in self._job_readies:  # noqa: SIM110 (asked for each placement: a generator would cost more than it asks)
@@ -191,12 +189,7 @@ class Votes:
 
     def party_ceilings(self, job: Job) -> list[Ceiling]:
         """What those may hold and run at most whom the job counts against besides its queue."""
-        return [
-            one
-            for plugin in self.hooks("job_valid")
-            if defines(plugin, "party_ceilings")
-            for one in plugin.party_ceilings(job)
-        ]
+        return [one for ceilings in self._party_ceilings for one in ceilings(job)]
 
     def not_preemptive(self, queue: Queue, tasks: Sequence[Task]) -> str:
         """As a clause, why the queue may take nothing from others for these tasks."""

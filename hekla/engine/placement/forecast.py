@@ -200,6 +200,9 @@ class Forecast:
         self._limited: set[int] = set()
         """The same with what their user, namespace or account may have."""
         self._full_now = self._limited_now = frozenset[int]()
+        self._first_now: dict[int, int] = {}
+        """Queue in which nobody passes -> the first of its jobs that waits once everybody has had his
+        turn now."""
         self.limited: set[int] = set()
         """Who was kept waiting so at any moment."""
         self._ended: list[Holding] = []
@@ -224,6 +227,10 @@ class Forecast:
         self._recount()
         self.first_head, self._totals_now = self._head, self._totals.copy()
         self._full_now, self._limited_now = frozenset(self._full), frozenset(self._limited)
+        if self.of.strict.any():
+            line = self.line[self.of.strict[self.of.queue[self.line]]]
+            for job in line.tolist():
+                self._first_now.setdefault(int(self.of.queue[job]), job)
         while self._to_start and (self.holdings or self._coming):
             yield moment
             moment = self._next(moment)
@@ -240,9 +247,15 @@ class Forecast:
         if job in self._full_now:
             return Why.QUOTA, NOBODY
         lacks = self._totals_now[of.shape[job]] < of.need[job]
-        if lacks or self.first_head in (NOBODY, job):
+        if lacks:
             return Why.ROOM, NOBODY
-        return (Why.ORDER if of.mode == "strict" else Why.RESERVATION), self.first_head
+        first = self._first_now.get(int(of.queue[job]), NOBODY)
+        if of.mode == "" and first not in (NOBODY, job):
+            return Why.ORDER, first
+        if self.first_head in (NOBODY, job):
+            return Why.ROOM, NOBODY
+        strict = of.mode == "strict" or first != NOBODY
+        return (Why.ORDER if strict else Why.RESERVATION), self.first_head
 
     # ---------------------------------------------------------------------------------------- moments
 
@@ -498,7 +511,7 @@ class Forecast:
             fit = self._fitting(job, kind, room if held is None else room - held, moment)
             if fit.sum() < count:
                 return None
-            taken = self.of.asked[kind][:, None] * _first(fit, count)
+            taken = self.of.asked[kind][:, None] * of_the_first(fit, count)
             held = taken if held is None else held + taken
         return held
 
@@ -509,10 +522,10 @@ class Forecast:
             fit = self._fitting(self._head, kind, left, self._head_start)
             now = self._fitting(self._head, kind, present, self._head_start)
             later = np.maximum(fit - now, 0.0)
-            taken = _first(later, count)
+            taken = of_the_first(later, count)
             missing = count - int(taken.sum())
             if missing > 0:
-                taken = taken + _first(fit - taken, missing)
+                taken = taken + of_the_first(fit - taken, missing)
             asked = self.of.asked[kind][:, None]
             left = left - asked * taken
             present = present - asked * np.minimum(taken, fit - later)
@@ -528,7 +541,7 @@ class Forecast:
             kind = int(of.shape[job])
             more = min(of.pods[job] - of.need[job], self._under_quota(job, held))
             fit = self._fitting(job, kind, room - held, moment)
-            held = held + of.asked[kind][:, None] * _first(fit, more)
+            held = held + of.asked[kind][:, None] * of_the_first(fit, more)
         rows = np.flatnonzero((held > 0).any(axis=0))
         amounts = held[:, rows]
         self.room[:, rows] -= amounts
@@ -654,7 +667,7 @@ class Forecast:
         return most
 
 
-def _first(most: Floats, count: float) -> Floats:
+def of_the_first(most: Floats, count: float) -> Floats:
     """`[nodes]`: so many in all, from the first nodes on, of each at most as many as it has."""
     before = np.cumsum(most) - most
     return np.clip(count - before, 0.0, most)
