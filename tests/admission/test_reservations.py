@@ -84,6 +84,21 @@ def window(**fields: str) -> dict[str, Any]:
             "spec.window.duration: windows of 7200 s run into each other, because the schedule comes "
             "again after 3600 s",
         ),
+        (
+            window(schedule="0 0 30 2 *", duration="1h"),
+            'spec.window.schedule = "0 0 30 2 *": it opens never, as no such time comes: say one that '
+            'does, such as "0 20 * * 5"',
+        ),
+        (
+            window(
+                schedule="0 20 * * 5",
+                duration="1h",
+                start="2026-12-01T00:00:00Z",
+                end="2026-12-04T20:00:00Z",
+            ),
+            'spec.window.schedule = "0 20 * * 5": it opens never, as no such time comes after start = '
+            '"2026-12-01T00:00:00Z" before end = "2026-12-04T20:00:00Z": say one that does, or a longer time',
+        ),
         (window(schedule="@daily"), "spec.window.duration: a schedule needs one, such as 2h"),
     ],
 )

@@ -90,7 +90,7 @@ def test_create_sends_what_the_flags_say_and_refuses_a_window_that_is_none(serve
         ("--selector|disk in (a|--start|now|--duration|1h", '--selector = "disk in (a": pairs such as disk=ssd,zone=b'),
         ("--count|1|--resources|4cpu|--start|now|--duration|1h", '--resources = "4cpu": pairs such as cpu=4'),
         ("--nodes|n1|--start|2020-01-01T00:00:00Z|--duration|1h", "spec.window: it has closed for the last time"),
-        ("--nodes|n1|--schedule|0 0 30 2 *|--duration|1h", "spec.window.schedule: it opens never"),
+        ("--nodes|n1|--schedule|0 0 30 2 *|--duration|1h", 'spec.window.schedule = "0 0 30 2 *": it opens never'),
     ],
 )  # fmt: skip
 def test_create_refuses(server: Answers, flags: str, said: str) -> None:

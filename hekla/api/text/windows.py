@@ -77,9 +77,12 @@ def read_windows(window: Mapping[str, object]) -> Windows:
     first, last = (0.0 if start is None else start), (math.inf if end is None else end)
     if first >= last:
         raise ValueError(_order(window))
-    made = Windows(first, last, length, _schedule(schedule, _text(window, "timeZone") or "UTC"))
-    _check_apart(made)
-    return made
+    times = _schedule(schedule, _text(window, "timeZone") or "UTC")
+    opens = times.next(max(first - 1.0, 0.0))
+    if opens is None or opens >= last:
+        raise ValueError(_never(window))
+    _check_apart(times, opens, length)
+    return Windows(first, last, length, times)
 
 
 def _once(
@@ -99,6 +102,18 @@ def _once(
     if length <= 0:
         raise ValueError(_order(window))
     return Windows(start, math.inf, length)
+
+
+def _never(window: Mapping[str, object]) -> str:
+    lead = f'spec.window.schedule = "{window["schedule"]}": it opens never, as no such time comes'
+    bounds = [
+        f'{word} = "{window[field]}"'
+        for field, word in (("start", " after start"), ("end", " before end"))
+        if window.get(field)
+    ]
+    if bounds:
+        return f"{lead}{''.join(bounds)}: say one that does, or a longer time"
+    return f'{lead}: say one that does, such as "0 20 * * 5"'
 
 
 def _order(window: Mapping[str, object]) -> str:
@@ -156,21 +171,15 @@ def _schedule(text: str, zone: str) -> Cron:
     return read
 
 
-def _check_apart(series: Windows) -> None:
-    """Windows of one series do not run into each other."""
-    assert series.schedule is not None
-    start = series.schedule.next(max(series.first - 1.0, 0.0))
-    if start is None or start >= series.last:
-        raise ValueError(
-            "spec.window.schedule: it opens never, as no such day comes between start and end"
-        )
+def _check_apart(schedule: Schedule, start: float, length: float) -> None:
+    """Windows of one series, which opens first at `start`, do not run into each other."""
     for _ in range(DAY_BY_DAY):
-        following = None if start is None else series.schedule.next(start)
-        if start is None or following is None:
+        following = schedule.next(start)
+        if following is None:
             return
-        if following - start < series.length:
+        if following - start < length:
             raise ValueError(
-                f"spec.window.duration: windows of {series.length:g} s run into each other, "
+                f"spec.window.duration: windows of {length:g} s run into each other, "
                 f"because the schedule comes again after {following - start:g} s"
             )
         start = following
