@@ -62,7 +62,7 @@ def _waiting(one: Outcome) -> list[str]:
     told: dict[str, str] = {}
     for key, why in one.waiting.items():
         name = key.partition("/")[2]
-        told.setdefault(why.replace(name, ""), why or f"{name}: nothing is known of why.")
+        told.setdefault(why.removeprefix(name), why or f"{name}: nothing is known of why.")
     return lines + [f"  {why}" for why in list(told.values())[:MOST_REASONS]]
 
 

@@ -61,9 +61,10 @@ def read(
             if found := _HEADER.match(line):
                 said[found[1]] = int(found[2])
             continue
-        if not line.strip():
+        words = line.split()
+        if not words:
             continue
-        numbers, words = _numbers(line.split(), name, at), line.split()
+        numbers = _numbers(words, name, at)
         if len(numbers) > STATUS and numbers[STATUS] in PARTS:
             parts += 1
             continue

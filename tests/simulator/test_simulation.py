@@ -129,6 +129,14 @@ def test_what_has_not_ended_when_it_stops() -> None:
     assert "nan" not in report.table([figures]) + report.as_json([figures])
 
 
+def test_reasons_that_differ_in_what_a_job_happens_to_be_called_are_all_told() -> None:
+    cluster = [node("n1", {"cpu": "16", "pods": "110"}), queue("default")]
+    jobs = [job("a", processors=16), job("4", 1, processors=14), job("5", 1, processors=15)]
+    (found,) = simulate(Workload(jobs, cluster), [PLAIN], until=5 * SECOND)
+    told = report.table([outcome("p", found)])
+    assert "  4 needs 1 pod of cpu=14; " in told and "  5 needs 1 pod of cpu=15; " in told
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
