@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-import signal
 import statistics
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import psutil
@@ -23,12 +21,12 @@ import psutil
 from benchmarks.clusters import cluster
 from benchmarks.end_to_end import Pods, job
 from benchmarks.figure import Figure
+from benchmarks.processes import pid_of, stopped
 from hekla.api import batch
 from hekla.api.kubernetes import core
 from hekla.kube.client import Client
 from hekla.kube.connection import config
 from hekla.local.cluster.cluster import Cluster
-from hekla.local.cluster.supervisor import read_status
 
 FIGURES = ("daemon.idle", "daemon.rss", "e2e.one", "e2e.writes", "e2e.5000x1.1000")
 NODES, JOBS = 1000, 5000
@@ -79,12 +77,6 @@ def full(made: Cluster, names: set[str]) -> Iterator[Figure]:
         until, later = asyncio.run(writes(made))
         conditions = f"{ONES} plain pods, the kubelet stopped meanwhile: {shown(until)}; then, with the node's: {shown(later)}"
         yield Figure("e2e.writes", sum(until.values()) / ONES, "writes/pod", conditions)
-
-
-def pid_of(made: Cluster, program: str) -> int:
-    status = read_status(made)
-    assert status is not None
-    return next(process.pid for process in status.processes if process.name == program)
 
 
 def client_of(made: Cluster) -> Client:
@@ -187,17 +179,6 @@ async def quiet(client: Client) -> None:
 def shown(counts: Counter[str]) -> str:
     """What was written how often for one pod."""
     return ", ".join(f"{name} {number / ONES:.2g}" for name, number in sorted(counts.items()))
-
-
-@contextmanager
-def stopped(pid: int) -> Iterator[None]:
-    """A process held still."""
-    process = psutil.Process(pid)
-    process.send_signal(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        process.send_signal(signal.SIGCONT)
 
 
 async def written(client: Client) -> Counter[str]:

@@ -21,8 +21,9 @@ from uuid import UUID
 import psutil
 
 from benchmarks.clusters import resident
-from benchmarks.daemon import pid_of, pod
+from benchmarks.daemon import pod
 from benchmarks.figure import Figure
+from benchmarks.processes import pid_of
 from hekla.api import names, scheduling
 from hekla.api.kubernetes import core
 from hekla.cli.down import stop

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -15,11 +14,12 @@ from typing import Any
 import psutil
 
 from benchmarks.clusters import cluster
-from benchmarks.colocation.node import Node, until
+from benchmarks.colocation.node import Node
 from benchmarks.figure import Figure
 from benchmarks.kubelet import pod
+from benchmarks.processes import pid_of, stopped
+from benchmarks.waiting import until
 from hekla.local.cluster.cluster import Cluster
-from hekla.local.cluster.supervisor import read_status
 
 COST, RSS = "agent.cost", "agent.rss"
 FIGURES = (COST, RSS)
@@ -41,25 +41,21 @@ def measure(names: set[str]) -> Iterator[Figure]:
 def agent(made: Cluster) -> Iterator[psutil.Process]:
     """The cluster's agent with the interval that it has on other clusters, in place of the one that
     the supervisor keeps: that is only stopped, because it would be started again."""
-    status = read_status(made)
-    assert status is not None
-    (theirs,) = (one.pid for one in status.processes if one.name == "agent")
     (program,) = (one for one in made.programs(made.settings()) if one.name == "agent")
     flags = [f"--sampling-interval={SAMPLING}", f"--state-dir={made.run / 'bench-agent'}"]
-    os.kill(theirs, signal.SIGSTOP)
-    with open(made.logs / "bench-agent.log", "wb") as log:
-        process = subprocess.Popen(
-            [*program.command, *flags],
-            stdout=log,
-            stderr=log,
-            env={**os.environ, **dict(program.environment)},
-        )
-    try:
-        yield psutil.Process(process.pid)
-    finally:
-        process.terminate()
-        process.wait(10)
-        os.kill(theirs, signal.SIGCONT)
+    with stopped(pid_of(made, "agent")):
+        with open(made.logs / "bench-agent.log", "wb") as log:
+            process = subprocess.Popen(
+                [*program.command, *flags],
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **dict(program.environment)},
+            )
+        try:
+            yield psutil.Process(process.pid)
+        finally:
+            process.terminate()
+            process.wait(10)
 
 
 def body(index: int) -> dict[str, Any]:

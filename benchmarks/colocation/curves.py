@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.clusters import cluster
-from benchmarks.colocation.node import CORES, Node, example, until
-from benchmarks.colocation.online import enough, offline
+from benchmarks.colocation.node import CORES, Node, example, online, p99
+from benchmarks.colocation.online import offline
+from benchmarks.waiting import until
 from hekla.local.cluster.cluster import Cluster
 
 PICTURES = Path(__file__).parents[2] / "docs" / "colocation"
@@ -39,10 +40,8 @@ async def beside(made: Cluster, *, lent: bool) -> tuple[Points, dict[str, Points
     beside offline work, alone."""
     async with Node(made) as node:
         if lent:
-            await until("all is lent", lambda: enough(node))
-        online = example("online.yaml")
-        online[-1]["spec"]["containers"][0]["command"][-1:] = ["3600", "1", "each"]
-        await node.apply(*online)
+            await node.all_is_lent()
+        await node.apply(*online())
         await node.running("client", 1)
         await until("the client asks", lambda: has_log(node))
         began = time.time()
@@ -53,15 +52,14 @@ async def beside(made: Cluster, *, lent: bool) -> tuple[Points, dict[str, Points
         await asyncio.sleep(PHASE)
         await node.delete("Job", "render")
         await watching
-        log = await node.log("client")
-    samples = [(float(due) - began, float(took)) for due, took in map(str.split, log.splitlines())]
-    return by_second(samples, 3 * PHASE), processors
+        answers = [(due - began, took) for due, took in await node.answers()]
+    return by_second(answers, 3 * PHASE), processors
 
 
 async def spike(made: Cluster) -> dict[str, Points]:
     """The processors of each class when clients without a pause come beside offline work."""
     async with Node(made) as node:
-        await until("all is lent", lambda: enough(node))
+        await node.all_is_lent()
         *service, _ = example("online.yaml")
         await node.apply(*service, offline(lent=True))
         await node.running("shop", 1)
@@ -98,9 +96,9 @@ def by_second(samples: Points, until: float) -> Points:
     """The p99 of each second."""
     found = []
     for second in range(int(until)):
-        inside = sorted(took for at, took in samples if second <= at < second + 1)
+        inside = [took for at, took in samples if second <= at < second + 1]
         if inside:
-            found.append((second + 0.5, inside[int(len(inside) * 0.99)]))
+            found.append((second + 0.5, p99(inside)))
     return found
 
 

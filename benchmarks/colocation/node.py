@@ -7,17 +7,15 @@ of a few seconds, offline work being stopped and continued meanwhile, and the me
 
 from __future__ import annotations
 
-import asyncio
 import os
-import signal
-import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Self
 
 import yaml
 
+from benchmarks.processes import family
+from benchmarks.waiting import until
 from hekla.api.batch import JOB
 from hekla.api.kinds import Kind
 from hekla.api.kubernetes import core
@@ -29,7 +27,6 @@ from hekla.local.cluster.cluster import Cluster
 from hekla.local.kubelet.runtime import cgroups
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "colocation"
-PATIENCE = 60.0
 KINDS: dict[str, Kind[Any]] = {
     "ConfigMap": core.CONFIG_MAP,
     "Service": core.SERVICE,
@@ -37,10 +34,19 @@ KINDS: dict[str, Kind[Any]] = {
     "Job": JOB,
 }
 CORES = os.cpu_count() or 1
+TASK = 250
+"""Millicores of an offline task."""
 
 
 def example(file: str) -> list[dict[str, Any]]:
     return list(yaml.safe_load_all((EXAMPLES / file).read_text()))
+
+
+def online() -> list[dict[str, Any]]:
+    """The example's service, and its client, which asks for an hour and writes each answer down."""
+    made = example("online.yaml")
+    made[-1]["spec"]["containers"][0]["command"][-1:] = ["3600", "1", "each"]
+    return made
 
 
 class Node:
@@ -83,7 +89,7 @@ class Node:
         return [pod for pod in pods if pod.metadata.name.startswith(prefix)]
 
     async def running(self, prefix: str, count: int) -> None:
-        async def enough() -> bool:
+        async def are_ready() -> bool:
             ready = [
                 pod
                 for pod in await self.pods(prefix)
@@ -93,16 +99,30 @@ class Node:
             ]
             return len(ready) >= count
 
-        await until(f"{count} pods {prefix}* run", enough)
+        await until(f"{count} pods {prefix}* run", are_ready)
 
     async def lent(self) -> int:
         """Millicores that offline work is offered."""
         (node,) = (await self._client.list(core.NODE)).items
         return quantity.whole(node.status.allocatable.get(BATCH_CPU, 0))
 
+    async def all_is_lent(self) -> None:
+        """Until there is room for offline tasks on all of the node but one of them."""
+
+        async def enough() -> bool:
+            return await self.lent() >= CORES * 1000 - TASK
+
+        await until("all is lent", enough)
+
     async def log(self, pod: str) -> str:
         answer = await self._client.request("GET", f"/api/v1/namespaces/default/pods/{pod}/log")
         return answer.body.decode()
+
+    async def answers(self) -> list[tuple[float, float]]:
+        """What the service's client wrote down: of each request when it was due, in seconds since
+        1970, and the milliseconds until its answer."""
+        lines = (await self.log("client")).splitlines()
+        return [(float(due), float(took)) for due, took in map(str.split, lines)]
 
     # processes and their time
 
@@ -123,29 +143,9 @@ class Node:
         return int((place / "cpu.stat").read_text().split()[1]) / 1e6
 
 
-def family(head: int) -> list[int]:
-    """A process and those that came from it."""
-    found = [head]
-    for pid in found:
-        with suppress(OSError):
-            found += map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
-    return found
-
-
-def tell(pids: list[int], number: int) -> None:
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, number)
-
-
-@contextmanager
-def stopped(pids: list[int]) -> Iterator[None]:
-    """As if these processes were not there."""
-    tell(pids, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        tell(pids, signal.SIGCONT)
+def p99(took: Iterable[float]) -> float:
+    ascending = sorted(took)
+    return ascending[int(len(ascending) * 0.99)]
 
 
 def idle_seconds() -> float:
@@ -153,11 +153,3 @@ def idle_seconds() -> float:
     with open("/proc/stat") as file:
         columns = file.readline().split()
     return (int(columns[4]) + int(columns[5])) / os.sysconf("SC_CLK_TCK")
-
-
-async def until(what: str, look: Callable[[], Awaitable[bool]]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not await look():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {PATIENCE:.0f} s: {what}")
-        await asyncio.sleep(0.1)

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from benchmarks.clusters import cluster
-from benchmarks.colocation.node import CORES, Node, example, idle_seconds, stopped, until
+from benchmarks.colocation.node import CORES, TASK, Node, example, idle_seconds, online, p99
 from benchmarks.figure import Aim, Figure
+from benchmarks.processes import stopped
 from hekla.local.cluster.cluster import Cluster
 
 ONLINE, OFFLINE, WITHOUT = "agent.online", "agent.offline", "agent.online.without"
@@ -27,8 +28,6 @@ AIMS = [
 ]
 TURNS, TURN, PAUSE = 8, 6.0, 0.3
 """Turns of each kind, and seconds of one and of what is left out at its beginning."""
-TASK = 250
-"""Millicores of an offline task."""
 
 
 class Measured(NamedTuple):
@@ -83,10 +82,8 @@ def offline(lent: bool) -> dict[str, Any]:
 async def turns(made: Cluster, lent: bool) -> Measured:
     async with Node(made) as node:
         if lent:
-            await until("all is lent", lambda: enough(node))
-        online = example("online.yaml")
-        online[-1]["spec"]["containers"][0]["command"][-1:] = ["3600", "1", "each"]
-        await node.apply(*online)
+            await node.all_is_lent()
+        await node.apply(*online())
         await node.running("shop", 1)
         await node.running("client", 1)
         tasks = CORES * 1000 // TASK - lent  # what the service uses by then is not lent
@@ -97,7 +94,7 @@ async def turns(made: Cluster, lent: bool) -> Measured:
         ]
         alone, beside, got, left = [], [], 0.0, 0.0
         for _ in range(TURNS):
-            with stopped(pids):
+            with stopped(*pids):
                 await asyncio.sleep(PAUSE)
                 began = time.time()
                 await asyncio.sleep(TURN)
@@ -108,18 +105,10 @@ async def turns(made: Cluster, lent: bool) -> Measured:
             beside.append((began, time.time()))
             got += node.spent("besteffort") - spent
             left += idle_seconds() - idle
-        log = await node.log("client")
-    samples = [(float(due), float(took)) for due, took in map(str.split, log.splitlines())]
+        answers = await node.answers()
 
-    def p99(spans: list[tuple[float, float]]) -> float:
-        inside = sorted(
-            took for due, took in samples if any(start <= due < end for start, end in spans)
-        )
-        return inside[int(len(inside) * 0.99)]
+    def within(spans: list[tuple[float, float]]) -> float:
+        return p99(took for due, took in answers if any(start <= due < end for start, end in spans))
 
     share = 100 * got / (got + left) if got else 0.0
-    return Measured(p99(alone), p99(beside), share, tasks)
-
-
-async def enough(node: Node) -> bool:
-    return await node.lent() >= CORES * 1000 - TASK
+    return Measured(within(alone), within(beside), share, tasks)

@@ -13,8 +13,10 @@ from statistics import median
 from typing import Any
 
 from benchmarks.clusters import cluster
-from benchmarks.colocation.node import CORES, Node, example, tell, until
+from benchmarks.colocation.node import CORES, Node, example
 from benchmarks.figure import Aim, Figure
+from benchmarks.processes import tell
+from benchmarks.waiting import until
 
 WEIGHT, EVICTION = "agent.reclaim", "agent.reclaim.eviction"
 FIGURES = (WEIGHT, EVICTION)
@@ -89,7 +91,7 @@ def service() -> dict[str, Any]:
 
 async def spikes(node: Node, eviction: bool) -> tuple[list[float], float]:
     async with node:
-        await until("all is lent", lambda: enough(node))
+        await node.all_is_lent()
         shop, (job,) = service(), example("offline.yaml")
         config_map = example("online.yaml")[0]
         await node.apply(config_map, shop, job)
@@ -155,7 +157,3 @@ async def evicted(node: Node, pids: list[int]) -> float:
 
     await until("an offline pod is evicted", one_left)
     return time.monotonic() - began
-
-
-async def enough(node: Node) -> bool:
-    return await node.lent() >= (CORES - 0.2) * 1000

@@ -22,6 +22,7 @@ from statistics import pstdev
 from benchmarks.clusters import cluster, hekla
 from benchmarks.descheduler.quality import least
 from benchmarks.figure import Aim, Figure
+from benchmarks.waiting import until
 from hekla.api.kubernetes import apps, core
 from hekla.api.text import quantity
 from hekla.api.trees import Json
@@ -43,7 +44,8 @@ MISTAKEN = (0.8, 1.0, 1.25)
 SEED = 1
 INTERVAL = 20
 """Seconds: what was evicted has to show in the mean of 15 s that is measured, at its new place, too."""
-PATIENCE = 240.0
+PATIENCE, LOOK = 240.0, 0.5
+"""Seconds that each thing may take, and between two looks at it."""
 USE = "kwok.x-k8s.io/usage-cpu"
 
 SCHEDULER = """
@@ -60,7 +62,7 @@ kind: DeschedulerPolicy
 profiles:
 - name: even
   pluginConfig:
-  - {name: DefaultEvictor, args: {nodeFit: FIT}}
+  - {name: DefaultEvictor, args: {nodeFit: engine}}
   - name: LoadAware
     args:
       metrics: {type: metrics_server}
@@ -147,31 +149,41 @@ async def measured(client: Client) -> float:
 
 async def settled(log: Path, process: subprocess.Popen[bytes]) -> int:
     """Waits for a cycle in which nothing moves; gives the number of those before."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        await asyncio.sleep(0.5)
-        counts = [int(one) for one in re.findall(r"totalEvicted=(\d+)", log.read_text())]
-        if counts and not counts[-1]:
-            print(f"evictions of its cycles: {counts}", file=sys.stderr)
-            return len(counts) - 1
-        if time.monotonic() > deadline or process.poll() is not None:
-            raise RuntimeError(f"it did not come to rest: {counts}\n{log.read_text()[-2000:]}")
+    counts: list[int] = []
+
+    async def rests() -> bool:
+        counts[:] = map(int, re.findall(r"totalEvicted=(\d+)", log.read_text()))
+        if process.poll() is not None:
+            raise RuntimeError("the descheduler has ended")
+        return bool(counts) and not counts[-1]
+
+    try:
+        await until("a cycle in which nothing moves", rests, PATIENCE, LOOK)
+    except (TimeoutError, RuntimeError) as error:
+        raise RuntimeError(f"{error}: {counts}\n{log.read_text()[-2000:]}") from error
+    print(f"evictions of its cycles: {counts}", file=sys.stderr)
+    return len(counts) - 1
 
 
 async def run(
-    made: Cluster, directory: Path, fit: str = "engine"
+    made: Cluster, directory: Path
 ) -> tuple[dict[str, list[int]], dict[str, list[int]], str, int]:
     async with Client(config.load(str(made.internal_kubeconfig)), pool=32) as client:
         began = time.monotonic()
         before = await furnish(client, drawn())
         pods = sum(map(len, before.values()))
-        while (await standing(client))[1] < pods:
-            await asyncio.sleep(0.5)
-        while await measured(client) < 0.99 * sum(map(sum, before.values())):
-            await asyncio.sleep(0.5)
+
+        async def all_run() -> bool:
+            return (await standing(client))[1] >= pods
+
+        async def all_measured() -> bool:
+            return await measured(client) >= 0.99 * sum(map(sum, before.values()))
+
+        await until("all pods run", all_run, PATIENCE, LOOK)
+        await until("what they use is measured", all_measured, PATIENCE, LOOK)
         print(f"furnished after {time.monotonic() - began:.0f} s", file=sys.stderr)
         policy, log = directory / "policy.yaml", directory / "log"
-        policy.write_text(DESCHEDULER.replace("FIT", fit))
+        policy.write_text(DESCHEDULER)
         with log.open("wb") as output:
             process = subprocess.Popen(
                 hekla("descheduler", f"--kubeconfig={made.kubeconfig}", f"--policy-config-file={policy}",
