@@ -270,10 +270,7 @@ class Statement:
             session.tell_deallocated([task])
             return
         tasks, rows = operation.tasks, operation.rows
-        if len(tasks) == 1:
-            nodes.hold(tasks[0], int(rows[0]), operation.status)
-        else:
-            nodes.hold_many(tasks, rows, operation.status)
+        nodes.hold_many(tasks, rows, operation.status)
         for task, row in zip(tasks, rows.tolist()):
             task.row = row
             task.evicted_for = operation.evicted_for
@@ -292,10 +289,7 @@ class Statement:
                 session.tell_allocated([task])
             return
         tasks, rows = operation.tasks, operation.rows
-        if len(tasks) == 1:
-            nodes.release(tasks[0], int(rows[0]), operation.status)
-        else:
-            nodes.release_many(tasks, rows, operation.status)
+        nodes.release_many(tasks, rows, operation.status)
         tasks[0].job.set_status_many(tasks, Status.PENDING)  # type: ignore[union-attr]  # as above
         if not quietly:
             session.tell_deallocated(tasks)

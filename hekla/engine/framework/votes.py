@@ -31,10 +31,10 @@ class Votes:
         self.hooks = hooks
         valid = hooks("job_valid")
         self._job_valids = [plugin.job_valid for plugin in valid]
-        self._foreseeing = [plugin for plugin in valid if defines(plugin, "foresee")]
-        self._final = [plugin for plugin in valid if not defines(plugin, "foresee")]
+        self._foreseeing = self._that_tell("foresee", "job_valid")
+        self._final = [plugin for plugin in valid if plugin not in self._foreseeing]
         self._party_ceilings = [
-            plugin.party_ceilings for plugin in valid if defines(plugin, "party_ceilings")
+            plugin.party_ceilings for plugin in self._that_tell("party_ceilings", "job_valid")
         ]
         self._enqueueable = [
             [(plugin, plugin.job_enqueueable) for plugin in tier]
@@ -171,21 +171,13 @@ class Votes:
 
     def quota_shortages(self, queue: Queue, asked: Amounts) -> list[Shortage]:
         """In numbers why the queue may not take so much more."""
-        return [
-            one
-            for plugin in self.hooks("allocatable")
-            if defines(plugin, "quota_shortages")
-            for one in plugin.quota_shortages(queue, asked)
-        ]
+        plugins = self._that_tell("quota_shortages", "allocatable")
+        return [one for plugin in plugins for one in plugin.quota_shortages(queue, asked)]
 
     def quota_ceilings(self, queue: Queue) -> list[Ceiling]:
         """What the queue, and those above it, may hold at most."""
-        return [
-            one
-            for plugin in self.hooks("allocatable")
-            if defines(plugin, "quota_ceilings")
-            for one in plugin.quota_ceilings(queue)
-        ]
+        plugins = self._that_tell("quota_ceilings", "allocatable")
+        return [one for plugin in plugins for one in plugin.quota_ceilings(queue)]
 
     def party_ceilings(self, job: Job) -> list[Ceiling]:
         """What those may hold and run at most whom the job counts against besides its queue."""
@@ -196,12 +188,8 @@ class Votes:
         if queue.state != OPEN:
             return not_open(queue)
         asked = requests_of(tasks)
-        short = [
-            one
-            for plugin in self.hooks("preemptive")
-            if defines(plugin, "reclaim_shortages")
-            for one in plugin.reclaim_shortages(queue, asked)
-        ]
+        plugins = self._that_tell("reclaim_shortages", "preemptive")
+        short = [one for plugin in plugins for one in plugin.reclaim_shortages(queue, asked)]
         numbers = ", ".join(
             f"{one.resource}={one.held} held and {one.asked} asked of {one.limit} {one.most}"
             for one in short
@@ -322,6 +310,10 @@ class Votes:
             if chosen:
                 return chosen
         return []
+
+    def _that_tell(self, more: str, hook: str) -> list[Plugin]:
+        """The plugins of a hook that tell, by another one, more than its answer."""
+        return [plugin for plugin in self.hooks(hook) if defines(plugin, more)]
 
     def _vote(self, hook: str, ask: Callable[[Plugin], int]) -> bool:
         for tier in self.hooks.tiers[hook]:

@@ -123,7 +123,7 @@ class JobTable:
             self.changed[key] = job
         for counted in (self.usage, self.service, self.parties):
             if counted is not None:
-                counted.mark(job, self.by_key.get(key) is job)
+                counted.changed.mark(job, self.by_key.get(key) is job)
         if self.runs is not None:
             self.runs.look(job, self.by_key.get(key) is job)
         if self.arrivals is not None:

@@ -436,6 +436,9 @@ class NodeTable:
 
     def hold_many(self, tasks: Sequence[Task], rows: Rows, status: Status) -> None:
         """As `hold` for each pair, for tasks of one class."""
+        if len(tasks) == 1:
+            self.hold(tasks[0], int(rows[0]), status)
+            return
         self._account_many(tasks[0].request, rows, status, 1.0)
         held = self.tasks
         for task, row in zip(tasks, rows.tolist()):
@@ -445,6 +448,9 @@ class NodeTable:
 
     def release_many(self, tasks: Sequence[Task], rows: Rows, status: Status) -> None:
         """The exact opposite of `hold_many`."""
+        if len(tasks) == 1:
+            self.release(tasks[0], int(rows[0]), status)
+            return
         self._account_many(tasks[0].request, rows, status, -1.0)
         held = self.tasks
         for task, row in zip(tasks, rows.tolist()):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from hekla.engine.model.queues.changedjobs import ChangedJobs
 from hekla.engine.model.resources import Amounts
 from hekla.engine.model.tasks import FINISHED, NOT_LET_IN, Job, Status
 
@@ -32,23 +33,14 @@ class PartyCounts:
         self.held: dict[str, Amounts] = {}
         self.parts: dict[str, Part] = {}
         """By the job's key."""
-        self.changed: dict[str, Job] = {}
-        """Jobs that have to be looked at again."""
-
-    def mark(self, job: Job, there: bool) -> None:
-        """The job changed, or is gone."""
-        if there or job.key in self.parts:
-            self.changed[job.key] = job
-        else:
-            self.changed.pop(job.key, None)
+        self.changed = ChangedJobs(self.parts)
 
     def look_again(
         self, jobs: Mapping[str, Job], parties_of: Callable[[Job], tuple[str, ...]]
     ) -> None:
         """Look at the jobs that changed; `jobs` are all that there are."""
-        for key, job in self.changed.items():
-            self.look(key, part_of(job, parties_of(job)) if jobs.get(key) is job else None)
-        self.changed.clear()
+        for job, there in self.changed.take(jobs):
+            self.look(job.key, part_of(job, parties_of(job)) if there else None)
 
     def look(self, key: str, part: Part | None) -> None:
         """The job of this key adds this from now on."""

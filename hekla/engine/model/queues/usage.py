@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from hekla.engine.model.queues.changedjobs import ChangedJobs
 from hekla.engine.model.tasks import Job, Status
 
 LEAST = 0.01
@@ -34,8 +35,7 @@ class Usage:
         self.held: dict[str, dict[str, float]] = {}
         self.holdings: dict[str, Holding] = {}
         """By the job's key."""
-        self.changed: dict[str, Job] = {}
-        """Jobs whose holding has to be looked at again."""
+        self.changed = ChangedJobs(self.holdings)
         self.version = 0
         """Another one whenever there is more to write down than time has passed."""
 
@@ -76,20 +76,12 @@ class Usage:
             self.holdings[job.key] = holding
         self.version += 1
 
-    def mark(self, job: Job, there: bool) -> None:
-        """The job changed, or is gone."""
-        if there or job.key in self.holdings:
-            self.changed[job.key] = job
-        else:
-            self.changed.pop(job.key, None)
-
     def look_again(
         self, jobs: Mapping[str, Job], holding_of: Callable[[Job], Holding | None]
     ) -> None:
         """Look at the jobs that changed; `jobs` are all that there are."""
-        for key, job in self.changed.items():
-            self.look(job, holding_of(job) if jobs.get(key) is job else None)
-        self.changed.clear()
+        for job, there in self.changed.take(jobs):
+            self.look(job, holding_of(job) if there else None)
 
     def _add(self, holding: Holding, amount: float) -> None:
         parties = self.held.setdefault(holding.queue, {})
