@@ -29,7 +29,7 @@ from benchmarks.simulate import NODES, TRACES
 from hekla.engine.cycle import cycle
 from hekla.engine.framework.plugin import Depends, Plugin
 from hekla.engine.framework.policy import Policy
-from hekla.engine.model.nodes import NodeView
+from hekla.engine.model.nodeview import NodeView
 from hekla.engine.model.podclass import PodClass
 from hekla.engine.model.resources import Floats
 from hekla.engine.model.state import State

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
-from hekla.engine.model.nodes import NodeTable, NodeView
+from hekla.engine.model.nodes import NodeTable
+from hekla.engine.model.nodeview import NodeView
 
 __all__ = ["NodeTable", "NodeView"]

@@ -23,7 +23,8 @@ from hekla.engine.framework.plugin import (
     Victims,
     defines,
 )
-from hekla.engine.model.nodes import NodeTable, NodeView
+from hekla.engine.model.nodes import NodeTable
+from hekla.engine.model.nodeview import NodeView
 
 __all__ = [
     "ABSTAIN",

@@ -21,10 +21,10 @@ from hekla.api.kubernetes.claims import PERSISTENT_VOLUME_CLAIM
 from hekla.api.kubernetes.resource import RESOURCE_CLAIM
 from hekla.engine.cycle import cycle
 from hekla.engine.model.decisions import Decisions
-from hekla.engine.model.durations import zone
 from hekla.engine.model.shards import MODES, NONE
 from hekla.engine.model.state import State
 from hekla.engine.model.tasks import Job
+from hekla.engine.model.time.durations import zone
 from hekla.kube import notify
 from hekla.kube.client import Client
 from hekla.kube.daemon import (

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from hekla.api.kubernetes import core
 from hekla.api.text import times
 from hekla.engine.framework.policy import Policy
-from hekla.engine.model.durations import instant
+from hekla.engine.model.time.durations import instant
 from hekla.kube.client import Client
 from hekla.kube.errors import Conflict
 from hekla.scheduler.volumes import PATIENCE

@@ -10,7 +10,7 @@ import os
 import time
 from pathlib import Path
 
-from hekla.engine.model.durations import zone
+from hekla.engine.model.time.durations import zone
 
 LOCALTIME = Path("/etc/localtime")
 _DATABASE = "/zoneinfo/"

@@ -24,9 +24,9 @@ from hekla.engine.actions.learning import rules_of
 from hekla.engine.cycle import cycle, hooks_of
 from hekla.engine.framework.policy import Policy
 from hekla.engine.model.decisions import Bind, Decisions, Evict, PodCondition
-from hekla.engine.model.durations import instant
 from hekla.engine.model.reading import key_of
 from hekla.engine.model.state import State
+from hekla.engine.model.time.durations import instant
 from hekla.simulator.checks import check
 from hekla.simulator.network import slowdown
 from hekla.simulator.objects import (

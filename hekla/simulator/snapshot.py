@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 
 from hekla.api import names
 from hekla.api.trees import Json, Tree
-from hekla.engine.model.durations import instant
 from hekla.engine.model.reading import GROUP_NAME, key_of
 from hekla.engine.model.resources import amounts
+from hekla.engine.model.time.durations import instant
 from hekla.engine.model.time.walltimes import pod_walltime, stated_walltime
 from hekla.podrules.plain_pods import stands_alone
 from hekla.podrules.usage import pod_resources

@@ -10,9 +10,9 @@ import numpy as np
 
 from hekla.engine.framework.plugin import Code
 from hekla.engine.framework.session import Session
-from hekla.engine.model.durations import instant, seconds
-from hekla.engine.model.nodes import NodeView
+from hekla.engine.model.nodeview import NodeView
 from hekla.engine.model.tasks import Job, Task
+from hekla.engine.model.time.durations import instant, seconds
 from hekla.engine.placement.placer import placer_of
 from hekla.engine.placement.scorer import normalised
 from tests.conformance.case import Case, Difference, feed, policy_of, state_of

@@ -8,7 +8,7 @@ import numpy as np
 
 from hekla.engine.framework.plugin import PERMIT, REJECT, Code, Depends, Filter, Plugin
 from hekla.engine.model.arrays import Bools
-from hekla.engine.model.nodes import NodeView
+from hekla.engine.model.nodeview import NodeView
 from hekla.engine.model.podclass import PodClass
 from hekla.engine.model.tasks import Job, Status, Task
 

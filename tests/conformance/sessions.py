@@ -13,9 +13,9 @@ from hekla.engine.actions.backfill import pick
 from hekla.engine.cycle import close_session, hooks_of, open_session
 from hekla.engine.framework.policy import Policy
 from hekla.engine.framework.session import Session
-from hekla.engine.model.durations import instant
 from hekla.engine.model.state import State
 from hekla.engine.model.tasks import Status, is_allocated
+from hekla.engine.model.time.durations import instant
 from hekla.engine.report import phase_of
 from tests.conformance.case import Case, Difference, feed, policy_of, state_of
 

@@ -21,7 +21,7 @@ from hekla.engine.model.fragmentation.measure import (
     unusable,
 )
 from hekla.engine.model.fragmentation.mix import HALF, ShapeMix
-from hekla.engine.model.nodes import NodeView
+from hekla.engine.model.nodeview import NodeView
 from hekla.engine.plugins.placement.fragmentation import Fragmentation
 from hekla.engine.world import World, policy
 

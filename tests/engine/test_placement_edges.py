@@ -11,7 +11,7 @@ import pytest
 from hekla.engine.cycle import hooks_of, open_session
 from hekla.engine.framework.session import Session
 from hekla.engine.model.hypernodes import ROOT, tree_of
-from hekla.engine.model.nodes import NodeView
+from hekla.engine.model.nodeview import NodeView
 from hekla.engine.model.podclass import PodClasses, TermTable
 from hekla.engine.model.resources import ResourceSpace
 from hekla.engine.placement.placer import placer_of

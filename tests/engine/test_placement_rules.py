@@ -14,7 +14,7 @@ from hekla.engine.framework.policy import PolicyError
 from hekla.engine.framework.session import Session
 from hekla.engine.model.claims.search import STEPS_A_SECOND
 from hekla.engine.model.devices import ascend
-from hekla.engine.model.nodes import NodeView
+from hekla.engine.model.nodeview import NodeView
 from hekla.engine.model.tasks import Status
 from hekla.engine.placement.placer import placer_of
 from hekla.engine.plugins.placement.deviceshare import _group

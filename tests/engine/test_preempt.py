@@ -9,7 +9,7 @@ import pytest
 
 from hekla.engine.framework.plugin import Code, Depends, Filter, Plugin
 from hekla.engine.model.arrays import Bools
-from hekla.engine.model.nodes import NodeView
+from hekla.engine.model.nodeview import NodeView
 from hekla.engine.model.podclass import PodClass
 from hekla.engine.model.tasks import Status, Task
 from hekla.engine.world import World, policy

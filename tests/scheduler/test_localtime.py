@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hekla.engine.model.durations import zone
+from hekla.engine.model.time.durations import zone
 from hekla.scheduler.localtime import time_zone
 from hekla.scheduler.recording import RecordedState, Recording
 from hekla.scheduler.replay import replay

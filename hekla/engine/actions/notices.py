@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from hekla.api.text.times import stamp
 from hekla.engine.model.decisions import Evict
-from hekla.engine.model.durations import instant
 from hekla.engine.model.evictions.notices import RESERVED_FOR, Notice
 from hekla.engine.model.tasks import NOWHERE, PREEMPTABLE, Status, Task
+from hekla.engine.model.time.durations import instant
 
 if TYPE_CHECKING:
     from hekla.engine.framework.session import Session

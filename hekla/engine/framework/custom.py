@@ -38,7 +38,8 @@ from hekla.engine.framework.plugin import (
     score_of,
 )
 from hekla.engine.model.arrays import Bools
-from hekla.engine.model.nodes import NodeTable, NodeView
+from hekla.engine.model.nodes import NodeTable
+from hekla.engine.model.nodeview import NodeView
 from hekla.engine.model.resources import MEMORY, PODS, Amounts, Floats
 from hekla.engine.model.tasks import Task
 

@@ -17,10 +17,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from hekla.engine.framework.heap import OrderKey
-from hekla.engine.model.durations import seconds
 from hekla.engine.model.queues.queues import Queue
 from hekla.engine.model.resources import dominant_share
 from hekla.engine.model.tasks import FINISHED, SCHEDULED, Job
+from hekla.engine.model.time.durations import seconds
 from hekla.engine.model.time.walltimes import job_walltime
 
 if TYPE_CHECKING:

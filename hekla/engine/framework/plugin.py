@@ -17,7 +17,7 @@ import msgspec
 from hekla.api.trees import Tree
 from hekla.engine.framework.heap import Comparable
 from hekla.engine.model.arrays import Bools, Rows
-from hekla.engine.model.nodes import NodeView
+from hekla.engine.model.nodeview import NodeView
 from hekla.engine.model.resources import Amounts, Floats
 
 if TYPE_CHECKING:

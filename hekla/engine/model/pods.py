@@ -11,7 +11,6 @@ from hekla.api.bounded import BoundedCache
 from hekla.api.names import GROUP_QUEUE_NAME, bare_pod_group_name
 from hekla.api.trees import Tree
 from hekla.engine.model import resources
-from hekla.engine.model.durations import instant
 from hekla.engine.model.evictions.notices import EVICT_AT, EvictionNotices
 from hekla.engine.model.fragmentation.mix import ShapeMix
 from hekla.engine.model.jobs import JobTable
@@ -37,6 +36,7 @@ from hekla.engine.model.reading import (
 )
 from hekla.engine.model.spread_peers import owner_of
 from hekla.engine.model.tasks import FINISHED, HOLDS, NOWHERE, Job, Status, Task, is_allocated
+from hekla.engine.model.time.durations import instant
 from hekla.engine.model.time.runs import ended_at
 from hekla.engine.model.time.walltimes import pod_walltime
 from hekla.engine.model.transfers import Transfers

@@ -18,13 +18,13 @@ from hekla.api.names import EXPLANATION, START_ESTIMATE
 from hekla.api.text import quantity
 from hekla.api.trees import Json, Tree
 from hekla.engine.model import matching, resources
-from hekla.engine.model.durations import instant, seconds
 from hekla.engine.model.nodes import NodeFacts, Taint
 from hekla.engine.model.podclass import image_name
 from hekla.engine.model.queues.queues import OPEN, Queue
 from hekla.engine.model.resources import Amounts
 from hekla.engine.model.shapes import check
 from hekla.engine.model.tasks import Job, SentStatus, Status, SubGroupPolicy, Topology
+from hekla.engine.model.time.durations import instant, seconds
 
 GROUP_NAME = "scheduling.k8s.io/group-name"
 TASK_SPEC = "volcano.sh/task-spec"

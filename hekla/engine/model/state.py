@@ -17,7 +17,6 @@ from hekla.api.trees import Tree
 from hekla.engine.model import resources
 from hekla.engine.model.claims.allocator import KINDS as CLAIM_KINDS
 from hekla.engine.model.claims.allocator import DeviceAllocator
-from hekla.engine.model.durations import instant, zone
 from hekla.engine.model.evictions.log import EvictionLog
 from hekla.engine.model.evictions.notices import EvictionNotices
 from hekla.engine.model.jobs import JobTable
@@ -46,6 +45,7 @@ from hekla.engine.model.shapes import check
 from hekla.engine.model.shards import Shard
 from hekla.engine.model.spread_peers import KINDS as PEER_KINDS
 from hekla.engine.model.tasks import NOWHERE, Status, Task
+from hekla.engine.model.time.durations import instant, zone
 from hekla.engine.model.time.reservations import KIND as RESERVATION
 from hekla.engine.model.time.reservations import Reservations
 from hekla.engine.model.time.walltimes import stated_walltime

@@ -20,7 +20,7 @@ from hekla.engine.framework.plugin import (
     filter_of_predicate,
 )
 from hekla.engine.model.arrays import Bools, Rows
-from hekla.engine.model.nodes import NodeView
+from hekla.engine.model.nodeview import NodeView
 from hekla.engine.model.reasons import FitErrors, Reason
 from hekla.engine.model.resources import EPSILON, Floats, ordered
 from hekla.engine.model.time.reservations import Reservations

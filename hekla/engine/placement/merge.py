@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hekla.engine.model.arrays import Rows
-from hekla.engine.model.nodes import NodeView
+from hekla.engine.model.nodeview import NodeView
 from hekla.engine.model.resources import Floats
 from hekla.engine.placement.filters import passing
 from hekla.engine.placement.scorer import Scorer

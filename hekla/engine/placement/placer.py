@@ -24,7 +24,7 @@ import numpy as np
 from hekla.engine.framework.plugin import Depends, Normalise
 from hekla.engine.framework.statement import Placement
 from hekla.engine.model.arrays import Bools, Rows
-from hekla.engine.model.nodes import NodeView
+from hekla.engine.model.nodeview import NodeView
 from hekla.engine.model.reasons import UNSCORED, FitErrors, Reason
 from hekla.engine.model.tasks import NOWHERE
 from hekla.engine.placement.filters import Candidates, Filters

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from hekla.engine.model.arrays import Bools
-from hekla.engine.model.nodes import NodeView
+from hekla.engine.model.nodeview import NodeView
 from hekla.engine.model.reasons import FitErrors
 from hekla.engine.placement.placer import placer_of
 

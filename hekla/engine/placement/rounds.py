@@ -15,7 +15,7 @@ import numpy as np
 
 from hekla.engine.framework.plugin import Running
 from hekla.engine.model.arrays import Rows
-from hekla.engine.model.nodes import NodeView
+from hekla.engine.model.nodeview import NodeView
 from hekla.engine.model.resources import Floats
 from hekla.engine.placement.filters import passing
 from hekla.engine.placement.scorer import Scorer

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hekla.engine.framework.plugin import Depends, Normalise, Plugin, Score
 from hekla.engine.model.arrays import Bools, Rows
-from hekla.engine.model.nodes import NodeView
+from hekla.engine.model.nodeview import NodeView
 from hekla.engine.model.resources import Floats
 
 if TYPE_CHECKING:

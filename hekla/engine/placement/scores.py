@@ -11,7 +11,7 @@ import numpy as np
 
 from hekla.engine.framework.plugin import Depends, Plugin, Score, defines, score_of
 from hekla.engine.model.arrays import Rows
-from hekla.engine.model.nodes import NodeView
+from hekla.engine.model.nodeview import NodeView
 from hekla.engine.model.resources import Floats
 from hekla.engine.model.tasks import NOWHERE
 from hekla.engine.placement.scorer import Scorer

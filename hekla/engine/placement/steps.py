@@ -13,7 +13,7 @@ import numpy as np
 
 from hekla.engine.framework.plugin import Depends, Normalise
 from hekla.engine.model.arrays import Bools, Rows
-from hekla.engine.model.nodes import NodeView
+from hekla.engine.model.nodeview import NodeView
 from hekla.engine.model.resources import Floats
 from hekla.engine.placement.filters import Candidates, passing
 from hekla.engine.placement.scorer import normalised

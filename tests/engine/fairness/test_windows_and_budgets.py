@@ -11,8 +11,8 @@ import pytest
 from hekla.api.text.times import stamp
 from hekla.engine.framework.plugin import Plugin
 from hekla.engine.framework.policy import PolicyError
-from hekla.engine.model.durations import seconds, zone
-from hekla.engine.model.nodes import NodeView
+from hekla.engine.model.nodeview import NodeView
+from hekla.engine.model.time.durations import seconds, zone
 from hekla.engine.placement.placer import placer_of
 from hekla.engine.plugins.fairness.tdm import trouble, window
 from hekla.engine.world import World, policy

@@ -35,7 +35,8 @@ from hekla.engine.model.claims.requests import (
 )
 from hekla.engine.model.claims.search import CANNOT, STEPS_A_SECOND, Found, Usage, find
 from hekla.engine.model.claims.slice_tracker import SliceTracker
-from hekla.engine.model.nodes import NodeTable, NodeView
+from hekla.engine.model.nodes import NodeTable
+from hekla.engine.model.nodeview import NodeView
 from hekla.engine.model.resources import Floats
 from hekla.engine.model.tasks import FINISHED, Status, Task
 

@@ -21,12 +21,12 @@ from hekla.api.text.windows import Window, Windows, read_windows
 from hekla.api.trees import Tree
 from hekla.engine.model.annotations import USER
 from hekla.engine.model.arrays import Bools, Rows
-from hekla.engine.model.durations import instant
 from hekla.engine.model.matching import LabelSelector, label_selector
 from hekla.engine.model.nodes import NodeTable
 from hekla.engine.model.queues.queues import Queue
 from hekla.engine.model.resources import EPSILON, Amounts, amounts
 from hekla.engine.model.tasks import HOLDS, Job, Task
+from hekla.engine.model.time.durations import instant
 from hekla.engine.model.time.walltimes import SOON, job_walltime, walltime_of
 
 KIND = "Reservation"

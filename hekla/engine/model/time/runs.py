@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from hekla.api.trees import Json, Tree
-from hekla.engine.model.durations import instant
 from hekla.engine.model.queues.parties import user_of
 from hekla.engine.model.tasks import FINISHED, Job, Status, Task
+from hekla.engine.model.time.durations import instant
 from hekla.engine.model.time.learned import Learned
 
 SAVED = "LearnedRuns"

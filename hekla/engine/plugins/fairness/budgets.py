@@ -12,9 +12,9 @@ from hekla.api.text.times import stamp
 from hekla.api.trees import Json, Tree
 from hekla.engine.explain.amounts import amount
 from hekla.engine.model import resources
-from hekla.engine.model.durations import instant
 from hekla.engine.model.queues.spending import Budget, Period, Spending
 from hekla.engine.model.resources import MEMORY, Amounts
+from hekla.engine.model.time.durations import instant
 from hekla.engine.plugins.fairness.budgetplan import LEAST, BudgetPlan, Need
 
 HOUR = 3600.0

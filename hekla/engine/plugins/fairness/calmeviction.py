@@ -25,11 +25,11 @@ from hekla.engine.model.annotations import (
     RESTART_COST,
     SEMI_PREEMPTIBLE,
 )
-from hekla.engine.model.durations import seconds
 from hekla.engine.model.evictions.log import MOST_ROUNDS
 from hekla.engine.model.gangs import breaks_gang
 from hekla.engine.model.resources import Amounts
 from hekla.engine.model.tasks import Job, Status, Task
+from hekla.engine.model.time.durations import seconds
 
 if TYPE_CHECKING:
     from hekla.engine.framework.view import CycleView

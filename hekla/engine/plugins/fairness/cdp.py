@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from hekla.engine.framework.plugin import Plugin, Reads, Source, Victims
 from hekla.engine.model.annotations import COOLDOWN
-from hekla.engine.model.durations import seconds
 from hekla.engine.model.tasks import Status, Task
+from hekla.engine.model.time.durations import seconds
 
 if TYPE_CHECKING:
     from hekla.engine.framework.view import CycleView

@@ -19,11 +19,11 @@ from hekla.engine.framework.heap import OrderKey
 from hekla.engine.framework.plugin import ABSTAIN, REJECT, Arguments, Plugin, Reads, Source
 from hekla.engine.framework.session import session_of
 from hekla.engine.model.annotations import ACCOUNT, FAIR_SHARE_WEIGHT
-from hekla.engine.model.durations import instant
 from hekla.engine.model.queues.parties import account_of, marks_of, namespace_of, paths, user_of
 from hekla.engine.model.queues.queues import Queue
 from hekla.engine.model.queues.usage import Holding, Usage, amount_asked, amount_held
 from hekla.engine.model.tasks import Job
+from hekla.engine.model.time.durations import instant
 
 if TYPE_CHECKING:
     from hekla.engine.framework.view import CycleView

@@ -16,9 +16,9 @@ import msgspec
 
 from hekla.api.trees import Tree
 from hekla.engine.framework.plugin import Arguments, Plugin, Reads, Source, Victims
-from hekla.engine.model.durations import seconds
 from hekla.engine.model.queues.usage import Holding, Usage, amount_held
 from hekla.engine.model.tasks import NOWHERE, Job, Task
+from hekla.engine.model.time.durations import seconds
 
 if TYPE_CHECKING:
     from hekla.engine.framework.view import CycleView

@@ -11,9 +11,9 @@ import msgspec
 from hekla.api.trees import Tree
 from hekla.engine.framework.plugin import Arguments, Plugin, Reads, Source
 from hekla.engine.framework.session import session_of
-from hekla.engine.model.durations import seconds
 from hekla.engine.model.resources import dominant_share
 from hekla.engine.model.tasks import Job
+from hekla.engine.model.time.durations import seconds
 from hekla.engine.plugins.fairness.fairshare import FairShare
 
 if TYPE_CHECKING:

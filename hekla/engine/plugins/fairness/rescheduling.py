@@ -12,9 +12,9 @@ import numpy as np
 from hekla.api.trees import Tree
 from hekla.engine.framework.plugin import Arguments, Plugin, Reads
 from hekla.engine.framework.session import session_of
-from hekla.engine.model.durations import seconds
 from hekla.engine.model.resources import CPU, MEMORY, Floats
 from hekla.engine.model.tasks import NOWHERE, Status, Task
+from hekla.engine.model.time.durations import seconds
 from hekla.engine.model.transfers import MOVES
 from hekla.engine.placement.landing import Landing
 from hekla.engine.plugins.placement.numaaware import guaranteed

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hekla.engine.framework.plugin import ABSTAIN, PERMIT, Arguments, Plugin, Reads
-from hekla.engine.model.durations import seconds
 from hekla.engine.model.tasks import Job
+from hekla.engine.model.time.durations import seconds
 
 if TYPE_CHECKING:
     from hekla.engine.framework.view import CycleView

@@ -29,10 +29,10 @@ from hekla.engine.framework.plugin import (
 )
 from hekla.engine.model.annotations import MAX_UNAVAILABLE, MIN_AVAILABLE
 from hekla.engine.model.arrays import Bools
-from hekla.engine.model.durations import seconds
-from hekla.engine.model.nodes import NodeView
+from hekla.engine.model.nodeview import NodeView
 from hekla.engine.model.resources import Floats
 from hekla.engine.model.tasks import Job, Status, Task
+from hekla.engine.model.time.durations import seconds
 
 if TYPE_CHECKING:
     from hekla.engine.framework.view import CycleView

@@ -19,7 +19,7 @@ from hekla.engine.framework.plugin import (
     Score,
     Source,
 )
-from hekla.engine.model.nodes import NodeView
+from hekla.engine.model.nodeview import NodeView
 from hekla.engine.model.resources import CPU, MEMORY, Floats
 
 if TYPE_CHECKING:

@@ -36,7 +36,8 @@ from hekla.engine.model.devices import (
 )
 from hekla.engine.model.devices.cardtable import CardTable
 from hekla.engine.model.devices.gpushare import GpuShare
-from hekla.engine.model.nodes import NodeTable, NodeView
+from hekla.engine.model.nodes import NodeTable
+from hekla.engine.model.nodeview import NodeView
 from hekla.engine.model.reading import GROUP_NAME
 from hekla.engine.model.resources import Amounts, Floats
 from hekla.engine.model.tasks import Status

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from hekla.engine.framework.plugin import MAX_SCORE, Running
 from hekla.engine.model.arrays import Bools
-from hekla.engine.model.nodes import ABSENT, NodeTable, NodeView
+from hekla.engine.model.nodes import ABSENT, NodeTable
+from hekla.engine.model.nodeview import NodeView
 from hekla.engine.model.podclass import Spread, domain_sums
 from hekla.engine.model.resources import Floats
 from hekla.engine.model.spread_peers import SpreadPeers

@@ -30,10 +30,11 @@ from hekla.engine.framework.plugin import (
     Victims,
 )
 from hekla.engine.model.arrays import Bools
-from hekla.engine.model.durations import seconds
-from hekla.engine.model.nodes import NodeTable, NodeView
+from hekla.engine.model.nodes import NodeTable
+from hekla.engine.model.nodeview import NodeView
 from hekla.engine.model.resources import CPU, MEMORY, Amounts, Floats
 from hekla.engine.model.tasks import Status
+from hekla.engine.model.time.durations import seconds
 
 if TYPE_CHECKING:
     from hekla.engine.framework.view import CycleView

@@ -30,7 +30,7 @@ from hekla.engine.model.fragmentation.measure import (
     unusable,
 )
 from hekla.engine.model.fragmentation.mix import ShapeMix
-from hekla.engine.model.nodes import NodeView
+from hekla.engine.model.nodeview import NodeView
 from hekla.engine.model.resources import CPU, MEMORY, Amounts, Floats, amounts
 from hekla.engine.placement.placer import placer_of
 from hekla.engine.plugins.placement.deviceshare import DeviceShare

@@ -17,7 +17,7 @@ import numpy as np
 from hekla.api.trees import Tree
 from hekla.engine.framework.plugin import Arguments, Depends, Normalise, Plugin, Score
 from hekla.engine.model.annotations import TRAFFIC
-from hekla.engine.model.nodes import NodeView
+from hekla.engine.model.nodeview import NodeView
 from hekla.engine.model.resources import Amounts, Floats
 from hekla.engine.model.tasks import Status, is_allocated
 

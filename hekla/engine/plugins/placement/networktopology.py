@@ -20,7 +20,7 @@ from hekla.engine.framework.plugin import (
 )
 from hekla.engine.model.arrays import Bools
 from hekla.engine.model.hypernodes import ROOT, HyperTree
-from hekla.engine.model.nodes import NodeView
+from hekla.engine.model.nodeview import NodeView
 from hekla.engine.model.resources import EPSILON, Amounts, Floats
 from hekla.engine.model.tasks import Group, Job, Status, SubJob, Task, requests_of
 from hekla.engine.plugins.placement.binpack import ResourceWeights

@@ -14,7 +14,8 @@ import numpy as np
 from hekla.api.trees import Tree
 from hekla.engine.framework.plugin import Arguments, Code, Depends, Filter, Plugin, Score
 from hekla.engine.model.arrays import Bools
-from hekla.engine.model.nodes import ABSENT, NodeView
+from hekla.engine.model.nodes import ABSENT
+from hekla.engine.model.nodeview import NodeView
 from hekla.engine.model.queues.queues import ROOT, Queue
 from hekla.engine.model.resources import EPSILON, Amounts, Floats, add, amounts, subtract
 from hekla.engine.model.tasks import ALLOCATED, Job, Status, Task

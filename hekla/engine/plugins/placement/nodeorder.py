@@ -21,7 +21,7 @@ from hekla.engine.framework.plugin import (
 )
 from hekla.engine.model import matching
 from hekla.engine.model.arrays import Bools, Scalar
-from hekla.engine.model.nodes import NodeView
+from hekla.engine.model.nodeview import NodeView
 from hekla.engine.model.podclass import domain_sums
 from hekla.engine.model.resources import CPU, MEMORY, Floats
 from hekla.engine.plugins.placement import evenness

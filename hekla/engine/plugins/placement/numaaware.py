@@ -14,7 +14,7 @@ from hekla.api.trees import Tree
 from hekla.engine.framework.plugin import Arguments, Code, Depends, Filter, Normalise, Plugin, Score
 from hekla.engine.model.annotations import NUMA_POLICY
 from hekla.engine.model.arrays import Bools
-from hekla.engine.model.nodes import NodeView
+from hekla.engine.model.nodeview import NodeView
 from hekla.engine.model.numa import NO_CPUS, NONE, Cpus, CpuTopology, cpu_set, merged, topology_of
 from hekla.engine.model.resources import CPU, MEMORY, Amounts, Floats
 from hekla.engine.model.tasks import Status

@@ -28,7 +28,8 @@ from hekla.engine.model.claims.allocator import ELSEWHERE
 from hekla.engine.model.claims.search import CANNOT, STEPS_A_SECOND
 from hekla.engine.model.decisions import Freed
 from hekla.engine.model.matching import NodeTerm
-from hekla.engine.model.nodes import ABSENT, NodeTable, NodeView
+from hekla.engine.model.nodes import ABSENT, NodeTable
+from hekla.engine.model.nodeview import NodeView
 from hekla.engine.model.podclass import PodTerm, Spread, domain_sums
 from hekla.engine.model.resources import PODS, Amounts, Floats
 from hekla.engine.model.tasks import Status

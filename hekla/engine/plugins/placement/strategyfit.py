@@ -24,7 +24,7 @@ from hekla.engine.framework.plugin import (
 )
 from hekla.engine.model.annotations import TYPE_ANNOTATION, WEIGHT_ANNOTATION
 from hekla.engine.model.arrays import Bools
-from hekla.engine.model.nodes import NodeView
+from hekla.engine.model.nodeview import NodeView
 from hekla.engine.model.resources import CPU, MEMORY, Floats
 
 if TYPE_CHECKING:

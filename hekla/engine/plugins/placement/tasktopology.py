@@ -17,7 +17,8 @@ import numpy as np
 from hekla.engine.framework.plugin import Arguments, Depends, Plugin, Score
 from hekla.engine.model.annotations import AFFINITY, ANTI_AFFINITY, TASK_ORDER
 from hekla.engine.model.arrays import Bools
-from hekla.engine.model.nodes import NodeTable, NodeView
+from hekla.engine.model.nodes import NodeTable
+from hekla.engine.model.nodeview import NodeView
 from hekla.engine.model.resources import (
     CPU,
     EPSILON,

@@ -22,10 +22,10 @@ from hekla.engine.framework.plugin import (
     Score,
 )
 from hekla.engine.model.arrays import Bools, Rows
-from hekla.engine.model.durations import seconds
-from hekla.engine.model.nodes import NodeView
+from hekla.engine.model.nodeview import NodeView
 from hekla.engine.model.resources import CPU, MEMORY, Amounts, Floats
 from hekla.engine.model.tasks import Job, Status, Task
+from hekla.engine.model.time.durations import seconds
 
 if TYPE_CHECKING:
     from hekla.engine.framework.view import CycleView
