@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from prometheus_client import Counter, Histogram
 from prometheus_client.samples import Sample
 
+from hekla.engine.model.decisions import MOST_JOBS
 from hekla.engine.model.tasks import Job
 from hekla.engine.plugins.fairness.queuegauges import KINDS
 from hekla.kube.metrics import Labels, Table
@@ -196,8 +197,6 @@ OF_CYCLES = {
     )
 }
 """Metrics of cycles, by the engine's name for each."""
-MOST_JOBS = 1000
-"""Jobs that have series of their own; a new one replaces the one that was placed longest ago."""
 
 
 class JobMetrics:

@@ -13,6 +13,9 @@ from hekla.api.trees import Json
 if TYPE_CHECKING:
     from hekla.engine.model.explanations import Explanation
 
+MOST_JOBS = 1000
+"""Jobs that have series of their own in a metric: the newest."""
+
 
 class Bind(msgspec.Struct, frozen=True):
     """Bind this pod to this node."""

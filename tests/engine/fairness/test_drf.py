@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from hekla.engine.model.decisions import MOST_JOBS
 from hekla.engine.world import World, policy
 from tests.engine.fairness.stage import bound, gauges, group, lone, names, opened, task
 from tests.engine.flags import only
@@ -77,3 +78,13 @@ def test_pods_are_a_resource_as_any_other() -> None:
     world.settle()
     world.nodes("n2", cpu=100, memory="100Gi", pods=10)
     assert gauges(world.run(), "job_share") == {"default,many": 0.15, "default,pg-new": 0.1}
+
+
+def test_of_many_jobs_the_newest_tell_their_shares_in_the_order_in_which_they_came() -> None:
+    world = World(policy(plugins=["drf"]))
+    world.nodes("n1", cpu=10_000, memory="10000Gi", pods=10_000)
+    for number in range(MOST_JOBS + 3):
+        lone(world, f"p{number}", node="n1", cpu=1)
+    group(world, "holds-nothing")
+    told = [labels[1][1] for name, labels, _ in world.run().metrics if name == "job_share"]
+    assert told == [*(f"pg-p{number}" for number in range(4, MOST_JOBS + 3)), "holds-nothing"]

@@ -4,10 +4,12 @@ plugins-fairness 4."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from hekla.engine.framework.heap import Comparable
 from hekla.engine.framework.plugin import NoArguments, Plugin, Reads, Source, Victims
+from hekla.engine.model.decisions import MOST_JOBS
 from hekla.engine.model.queues.queues import Queue
 from hekla.engine.model.resources import Amounts, add, dominant_share, empty, plus, subtract
 from hekla.engine.model.tasks import Job, Status, Task
@@ -136,16 +138,16 @@ class Drf(Plugin):
             else session.state.jobs
         )
         self.told = self.total
-        metrics = session.decisions.metrics
-        for job in jobs.values():
-            if job.contribution is not None and not session.rests(job):
-                metrics.append(
-                    (
-                        "job_share",
-                        (("job_ns", job.namespace), ("job_id", job.name)),
-                        self.job_order(job),
-                    )
-                )
+        counted = (
+            job
+            for job in reversed(jobs.values())
+            if job.contribution is not None and not session.rests(job)
+        )
+        newest = list(islice(counted, MOST_JOBS))
+        session.decisions.metrics.extend(
+            ("job_share", (("job_ns", job.namespace), ("job_id", job.name)), self.job_order(job))
+            for job in reversed(newest)
+        )
 
 
 def _tree(session: CycleView) -> FairTree:
