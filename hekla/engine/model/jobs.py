@@ -140,7 +140,7 @@ class JobTable:
             self.orphaned.pop(key, None)
         job.priority = self.priority_classes.get(job.priority_class, self.default_priority)
         if job.shadow and job.priority_class not in self.priority_classes and job.tasks:
-            job.priority = max(task.priority for task in job.tasks.values())
+            job.priority = max([task.priority for task in job.tasks.values()])
         self.sums.look(job)
         if job.phase in NOT_LET_IN or job.counts.statuses[Status.PENDING]:
             self.active[key] = job

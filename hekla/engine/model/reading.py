@@ -144,9 +144,9 @@ def resized(spec: Tree, status: Tree) -> Tree:
         ("containers", "containerStatuses"),
         ("initContainers", "initContainerStatuses"),
     ):
-        said = {
-            one.get("name", ""): one for one in status.get(listed) or () if one.get("resources")
-        }
+        if not (statuses := status.get(listed)):
+            continue
+        said = {one.get("name", ""): one for one in statuses if one.get("resources")}
         if not said:
             continue
         containers = list(spec.get(field) or ())

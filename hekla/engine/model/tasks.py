@@ -254,7 +254,9 @@ class Counts:
     def of(self, *statuses: Status) -> int:
         known, found = self.statuses, 0
         for status in statuses:
-            found += len(known[status])
+            tasks = known.get(status)
+            if tasks is not None:
+                found += len(tasks)
         return found
 
     @property

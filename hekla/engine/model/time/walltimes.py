@@ -51,10 +51,9 @@ def pod_walltime(annotations: Mapping[str, str], spec: Tree) -> float | None:
 
 def walltime_of(task: Task, job: Job, queue: Queue | None) -> float:
     """Seconds that a task runs at most; `ENDLESS` where nobody says or knows."""
-    learned = None if job.learned is None else job.learned.seconds
-    known = [one for one in (job.walltime, task.walltime, learned) if one is not None]
-    if known:
-        return min(known)
+    if job.walltime is not None or task.walltime is not None or job.learned is not None:
+        learned = None if job.learned is None else job.learned.seconds
+        return min(one for one in (job.walltime, task.walltime, learned) if one is not None)
     default = None if queue is None else stated_walltime(queue.annotations, DEFAULT_WALLTIME)
     return ENDLESS if default is None else default
 
@@ -62,4 +61,5 @@ def walltime_of(task: Task, job: Job, queue: Queue | None) -> float:
 def job_walltime(job: Job, queue: Queue | None) -> float:
     """Seconds from its start until the last of its tasks has ended; `ENDLESS` where nobody says or
     knows."""
-    return max((walltime_of(task, job, queue) for task in job.tasks.values()), default=ENDLESS)
+    lengths = [walltime_of(task, job, queue) for task in job.tasks.values()]
+    return max(lengths) if lengths else ENDLESS
