@@ -85,6 +85,10 @@ class _Pod:
         elif self.bound is not None and status is not None and not self.runs:
             self.beginning.append(Step(now - self.bound, metadata, status))
 
+    def seen(self, now: int) -> int:
+        """Microseconds that it was seen to run."""
+        return 0 if self.began is None else (now if self.ended is None else self.ended) - self.began
+
     @property
     def gone(self) -> bool:
         """Whether it was evicted and has left."""
@@ -374,15 +378,14 @@ class _Reader:
         at least what was seen of it."""
         if pod.anew is not None:
             length = self._ran(pod.anew, limit, default)
-            return None if length is None else max(length, _seen(pod))
+            return None if length is None else max(length, pod.seen(self.now))
         if pod.began is not None and pod.ended is not None and pod.evicted is None:
-            return pod.ended - pod.began
+            return pod.seen(self.now)
         annotations = pod.tree["metadata"].get("annotations") or {}
         own = pod_walltime(annotations, pod.tree.get("spec") or {})
         stated = min((one for one in (own, limit) if one is not None), default=None)
         found = default if stated is None else microseconds(stated)
-        seen = 0 if pod.began is None else self.now - pod.began
-        return None if found is None else max(found, seen)
+        return None if found is None else max(found, pod.seen(self.now))
 
 
 def _phase(status: Tree | None) -> str:
@@ -398,11 +401,6 @@ def _asked(group: Tree) -> Any:
         if name not in (names.EXPLANATION, names.START_ESTIMATE)
     }
     return annotations, meta.get("labels"), group.get("spec")
-
-
-def _seen(pod: _Pod) -> int:
-    """Microseconds that an evicted pod ran."""
-    return 0 if pod.began is None or pod.ended is None else pod.ended - pod.began
 
 
 def _cpu(pod: Tree) -> float:
