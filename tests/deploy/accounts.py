@@ -66,13 +66,13 @@ AUDIT = {
 """An audit policy that notes what the accounts ask for."""
 
 
-def refused(audit_log: Path) -> list[str]:
-    """What the accounts asked for and may not do, from a log that AUDIT has made."""
+def refused(audit_log: Path, name: str = "") -> list[str]:
+    """What the accounts, or one of them, asked for and may not do, from a log that AUDIT has made."""
     found: dict[str, None] = {}
     for event in _audited(audit_log, "forbid"):
-        found[
-            f"{event['user']['username'].rpartition(':')[2]}: {event['verb']} {event['requestURI'].partition('?')[0]}"
-        ] = None
+        account = event["user"]["username"].rpartition(":")[2]
+        if name in ("", account):
+            found[f"{account}: {event['verb']} {event['requestURI'].partition('?')[0]}"] = None
     return list(found)
 
 

@@ -392,7 +392,7 @@ def test_an_agent_works_in_a_pod_of_the_chart(site: Site, chart: Chart, tmp_path
     assert "ColocationReady" in {one["type"] for one in node["status"]["conditions"]}
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         assert b"hekla_agent_configuration_applied 1.0" in answer.read()
-    assert refused(site.audit_log) == [], "rights that the account lacks"
+    assert refused(site.audit_log, "volcano-agent") == [], "rights that the account lacks"
     api.delete(f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/volcano-agent")
     until(lambda: not running(), site.state)
 
