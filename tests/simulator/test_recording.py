@@ -15,6 +15,7 @@ from hekla.cli import simulate as command
 from hekla.engine.cycle import cycle
 from hekla.engine.framework.policy import Policy
 from hekla.engine.model.decisions import Decisions, PodCondition
+from hekla.engine.model.tasks import Status
 from hekla.engine.policies import default_policy
 from hekla.engine.world import policy
 from hekla.scheduler.policy_file import PolicyFile
@@ -149,6 +150,27 @@ def test_under_its_own_policy_the_same_binds_in_the_same_order(scheduler: Schedu
         "third": (6 * SECOND, 36 * SECOND),
         "second": (36 * SECOND, 66 * SECOND),
     }
+
+
+def test_a_bound_pod_runs_as_long_after_its_bind_as_it_did(scheduler: Scheduler) -> None:
+    busy_hour(scheduler)
+    scheduler.recording.close()
+    workload, _ = recording.read(read(scheduler.recording.directory), "tape")
+    (first,) = (job for job in workload.jobs if job.name == "first")
+    for one in first.given:
+        assert [step.status and step.status["phase"] for step in one.beginning] == [
+            "Pending",
+            "Running",
+        ]
+        one.beginning = [
+            step._replace(lag=lag * SECOND) for step, lag in zip(one.beginning, (1, 4), strict=True)
+        ]
+    simulation = Simulation(workload, scheduler.rules.policy)
+    seen = []
+    for moment in (3, 6):
+        simulation.run(until=moment * SECOND)
+        seen.append({simulation.state.tasks[f"lab/first-{number}"].status for number in range(3)})
+    assert seen == [{Status.BOUND}, {Status.RUNNING}]
 
 
 def test_under_another_policy_pods_run_as_long_as_they_did(scheduler: Scheduler) -> None:
