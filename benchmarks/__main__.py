@@ -20,8 +20,6 @@ from pathlib import Path
 
 from benchmarks import (
     dayrate,
-    engine_backfill,
-    engine_scaling,
     fragmentation,
     simulate,
     whatif,
@@ -29,15 +27,16 @@ from benchmarks import (
 from benchmarks.colocation import online, reclaim
 from benchmarks.descheduler import engine as descheduler_engine
 from benchmarks.descheduler import live_quality
+from benchmarks.engine import backfill, scaling
 from benchmarks.figure import Aim, Figure
 from benchmarks.kube_apiserver import day, jobs, pods, reference, start
 from benchmarks.scoreboard import board
 from benchmarks.usage import pipeline, top
 
 MODULES = (
-    "benchmarks.engine",
-    "benchmarks.engine_hard_cases",
-    "benchmarks.engine_backfill",
+    "benchmarks.engine.cycles",
+    "benchmarks.engine.hard_cases",
+    "benchmarks.engine.backfill",
     "benchmarks.simulate",
     "benchmarks.whatif",
     "benchmarks.fragmentation",
@@ -59,7 +58,7 @@ MODULES = (
     "benchmarks.descheduler.quality",
     "benchmarks.descheduler.live_quality",
     "benchmarks.kube_apiserver.reference",
-    "benchmarks.engine_scaling",
+    "benchmarks.engine.scaling",
     "benchmarks.kube_apiserver.cost",
     "benchmarks.kube_apiserver.day",
     "benchmarks.kube_apiserver.jobs",
@@ -96,9 +95,9 @@ def aims() -> list[Aim]:
         + simulate.AIMS
         + whatif.AIMS
         + dayrate.AIMS
-        + engine_backfill.AIMS
+        + backfill.AIMS
         + fragmentation.AIMS
-        + engine_scaling.AIMS
+        + scaling.AIMS
         + day.AIMS
         + jobs.AIMS
         + pods.AIMS

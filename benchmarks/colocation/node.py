@@ -2,7 +2,7 @@
 for, and the processor time of each class by its control group.
 
 Other programs of the machine disturb what is measured here.  So what is compared is measured in turns
-of a few seconds, offline work being stopped and continued meanwhile, and the median of the turns counts.
+of a few seconds, offline work being stopped and continued meanwhile.
 """
 
 from __future__ import annotations

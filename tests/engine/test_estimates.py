@@ -256,9 +256,8 @@ def test_a_limit_of_jobs_holds_for_those_that_start_meanwhile() -> None:
     assert found["a2"].at == pytest.approx(found["a1"].at + 1800, abs=30)
 
 
-def test_who_waits_for_a_reservation_is_told_that_it_is_one() -> None:
-    of = world()
-    of.nodes("n1", cpu=8)
+def reserve_for_anna(of: World) -> None:
+    """`n1`, from twenty minutes on for ten."""
     of.state.upsert_other(
         "Reservation",
         {
@@ -270,6 +269,12 @@ def test_who_waits_for_a_reservation_is_told_that_it_is_one() -> None:
             },
         },
     )
+
+
+def test_who_waits_for_a_reservation_is_told_that_it_is_one() -> None:
+    of = world()
+    of.nodes("n1", cpu=8)
+    reserve_for_anna(of)
     of.job("long", cpu=4, annotations={**BEN, **HOUR})
     of.job("hers", cpu=8, annotations={**ANNA, **SHORT, "hekla.io/reservation": "nightly"})
     of.job("his", cpu=8, annotations={**BEN, "hekla.io/reservation": "nightly"})
@@ -286,17 +291,7 @@ def test_a_window_is_foretold_to_nobody_who_could_not_start_in_it() -> None:
     of = world()
     of.nodes("n1", cpu=8)
     of.queue("closed", state="Closed")
-    of.state.upsert_other(
-        "Reservation",
-        {
-            "metadata": {"name": "nightly", "uid": "r1"},
-            "spec": {
-                "nodes": {"names": ["n1"]},
-                "window": {"start": stamp(of.now + 1200), "end": stamp(of.now + 1800)},
-                "owners": {"users": ["anna"]},
-            },
-        },
-    )
+    reserve_for_anna(of)
     marks = {**ANNA, **SHORT, "hekla.io/reservation": "nightly"}
     of.job("closed-out", cpu=1, queue="closed", annotations=marks)
     of.job("incomplete", pods=1, min_available=2, cpu=1, annotations=marks)

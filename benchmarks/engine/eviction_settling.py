@@ -1,4 +1,4 @@
-"""`python -m benchmarks.eviction_settling [SEEDS]`: how many evictions it takes until queues that all want
+"""`python -m benchmarks.engine.eviction_settling [SEEDS]`: how many evictions it takes until queues that all want
 more are quiet.
 
 In each layout of plugins: the set-up of two queues that deserve 12 of 32 cpus each and ask for all
@@ -18,7 +18,7 @@ JOBS = {"1 pod": (1, 1), "4, min 2": (4, 2), "4": (4, 4)}
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.eviction_settling", description=__doc__
+        prog="python -m benchmarks.engine.eviction_settling", description=__doc__
     )
     parser.add_argument("seeds", nargs="?", type=int, default=1000, help="random clusters in all")
     seeds: int = parser.parse_args().seeds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
-from benchmarks import cluster_states
+from benchmarks.engine import cluster_states
 from benchmarks.figure import Figure
 from hekla.engine import State, cycle
 from hekla.engine.policies import default_policy

@@ -20,7 +20,7 @@ HARD, HYPERNODES = "engine.topology.hard", "engine.hypernodes"
 ONE, GANG, PREEMPT = "engine.reclaim.one", "engine.reclaim.gang", "engine.preempt.700"
 VERDICT, RSS, SHARES = "engine.verdict", "engine.rss", "engine.fgd"
 FIGURES = (HARD, HYPERNODES, ONE, GANG, PREEMPT, VERDICT, RSS, SHARES)
-OPENB = Path(__file__).parents[2] / "shared" / "traces" / "openb"
+OPENB = Path(__file__).parents[3] / "shared" / "traces" / "openb"
 GIVING: list[Any] = [{"name": "gang", "enablePreemptable": False, "enableReclaimable": False}]
 """gang as the chart has it where victims are whole jobs."""
 USUAL: list[Any] = [
@@ -218,7 +218,7 @@ def refused() -> tuple[World, Callable[[World], bool]]:
 def memory() -> float:
     """Resident MB of a process of its own that holds the large cluster."""
     program = (
-        "import psutil; from benchmarks.cluster_states import full\n"
+        "import psutil; from benchmarks.engine.cluster_states import full\n"
         "from hekla.engine import cycle; from hekla.engine.policies import default_policy\n"
         "state, policy = full(10_000, 100_000), default_policy()\n"
         "cycle(state, policy, 0.0); cycle(state, policy, 1.0)\n"

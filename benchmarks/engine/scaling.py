@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from benchmarks import cluster_states
+from benchmarks.engine import cluster_states
 from benchmarks.figure import Aim, Figure
 from hekla.engine import Policy, State, cycle
 from hekla.engine.policies import default_policy

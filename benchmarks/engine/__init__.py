@@ -1,0 +1,1 @@
+"""The engine in one process: cycles over states that are made here."""
